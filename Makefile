@@ -1,0 +1,44 @@
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: setup demo test check bench bench-peers docs clean
+
+setup: $(STAMP)
+
+$(BIN)/python:
+	$(PYTHON) -m venv .venv
+
+# The build tool is installed first and used in place, so that it is pinned like everything else.
+$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP_INSTALL) hatchling
+	$(PIP_INSTALL) --no-build-isolation --editable '.[dev]'
+	touch $@
+
+demo: setup
+	$(BIN)/stepfast demo
+
+test: setup
+	$(BIN)/pytest -n 2
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m tools.house
+
+bench: setup
+	$(BIN)/python -m bench
+
+bench-peers: setup
+	$(BIN)/python -m bench.peers
+
+docs: setup
+	$(BIN)/python -m tools.generate_docs
+
+# The environment stays; remove .venv by hand to build it anew.
+clean:
+	rm -rf build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,178 @@
+"""The committer: the decisions of all runs of a process, saved together, each answered after its commit."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stepfast.engine.grouping import Grouper
+from stepfast.kernel import rules
+from stepfast.kernel.decisions import Decision, HeldRun
+from stepfast.kernel.errors import LeaseLost, RowsRefused, StepfastError, StoreUnavailable
+from stepfast.kernel.events import Event
+from stepfast.kernel.ports import Saving, Store
+
+log = logging.getLogger("stepfast.committer")
+
+Answered = Callable[[BaseException | None], None]
+
+RIDER_DELAY_S = 0.05
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 1.0
+
+
+class Woken(StepfastError):
+    """The run did not park: something has come for it since its holder last looked."""
+
+
+@dataclass(slots=True)
+class Item:
+    """A decision on its way into the store."""
+
+    run: HeldRun
+    decision: Decision
+    answered: Answered
+    riders: int = 0
+
+
+class Committer:
+    """Saves the decisions of a process in grouped commits; implements the kernel's Recorder."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._group = Grouper(self._commit, _size_of)
+        self._riding: set[HeldRun] = set()
+        self._rider_timer: asyncio.TimerHandle | None = None
+        self._abandoned: LeaseLost | None = None
+
+    def start(self) -> None:
+        self._group.start()
+
+    async def close(self) -> None:
+        """Save what is left, then stop."""
+        if self._rider_timer is not None:
+            self._rider_timer.cancel()
+        await self._group.close()
+
+    def save(self, run: HeldRun, decision: Decision, answered: Answered) -> None:
+        """Save with the next commit; `answered` gets None, or the error that kept it from being saved."""
+        item = Item(run, decision, answered)
+        _board_riders(item)
+        self._group.add(item)
+
+    def ride(self, run: HeldRun, event: Event) -> None:
+        """Send an event along with the run's next commit, or in a short while by itself."""
+        run.riders.append(event)
+        self._riding.add(run)
+        if self._rider_timer is None:
+            loop = asyncio.get_running_loop()
+            self._rider_timer = loop.call_later(RIDER_DELAY_S, self._flush_riders)
+
+    def abandon(self, reason: LeaseLost) -> None:
+        """The lease is over: what no commit could save by now is given up, also the batch that is being retried."""
+        self._abandoned = reason
+        for item in self._group.take_all():
+            item.answered(reason)
+
+    def resume(self) -> None:
+        """A new lease: commits are tried again."""
+        self._abandoned = None
+
+    def _flush_riders(self) -> None:
+        self._rider_timer = None
+        riding, self._riding = self._riding, set()
+        for run in riding:
+            if run.riders:
+                self.save(run, rules.flush_riders(run), _ignore)
+
+    async def _commit(self, batch: list[Item]) -> None:
+        for item in batch:
+            _number(item)
+        try:
+            savings = await self._save_until_answered([item.decision for item in batch])
+        except RowsRefused as refused:
+            await self._halve(batch, refused)
+        except StepfastError as error:
+            _answer_all(batch, error)
+        except Exception as error:
+            log.exception("A commit failed for a reason the store should have named; its runs are given up here.")
+            _answer_all(batch, error)
+        else:
+            for item, saving in zip(batch, savings, strict=True):
+                item.answered(_error_of(item, saving))
+
+    async def _save_until_answered(self, decisions: list[Decision]) -> list[Saving]:
+        """A broken connection does not say whether the commit took place: ask again with the same numbers."""
+        pause_s, again = FIRST_PAUSE_S, False
+        while True:
+            try:
+                return await self._store.save(decisions, again)
+            except StoreUnavailable as error:
+                if self._abandoned is not None:
+                    raise self._abandoned from error
+                log.warning("The store is away (%s); %d decisions wait.", error, len(decisions))
+            await asyncio.sleep(pause_s)
+            pause_s, again = min(pause_s * 2, LONGEST_PAUSE_S), True
+
+    async def _halve(self, batch: list[Item], refused: RowsRefused) -> None:
+        """The store refuses the batch for its data: find the culprit, save all others."""
+        for item in reversed(batch):
+            _take_numbers_back(item)
+        if len(batch) == 1:
+            _unboard_riders(batch[0])
+            batch[0].answered(refused)
+            return
+        middle = len(batch) // 2
+        await self._commit(batch[:middle])
+        await self._commit(batch[middle:])
+
+
+def _size_of(item: Item) -> int:
+    return sum(
+        len(record.input) + len(record.value or "") + len(record.error or "") for record in item.decision.records
+    )
+
+
+def _board_riders(item: Item) -> None:
+    run = item.run
+    if run.riders:
+        item.riders = len(run.riders)
+        item.decision.events = (*run.riders, *item.decision.events)
+        run.riders = []
+
+
+def _unboard_riders(item: Item) -> None:
+    item.run.riders[:0] = item.decision.events[: item.riders]
+
+
+def _number(item: Item) -> None:
+    run, decision = item.run, item.decision
+    decision.first_seq = run.last_seq + 1
+    decision.first_event = run.last_event + 1
+    run.last_seq += len(decision.records)
+    run.last_event += len(decision.events)
+
+
+def _take_numbers_back(item: Item) -> None:
+    item.run.last_seq = item.decision.first_seq - 1
+    item.run.last_event = item.decision.first_event - 1
+
+
+def _error_of(item: Item, saving: Saving) -> BaseException | None:
+    if saving is Saving.SAVED:
+        return None
+    if saving is Saving.WOKEN:
+        _take_numbers_back(item)
+        return Woken(f"Run {item.run.run_id} has been woken.")
+    return LeaseLost(f"Run {item.run.run_id} is no longer held with token {item.run.token}; another worker has it.")
+
+
+def _answer_all(batch: list[Item], error: BaseException) -> None:
+    for item in batch:
+        item.answered(error)
+
+
+def _ignore(error: BaseException | None) -> None:
+    """A rider that found its run gone has nobody to tell."""

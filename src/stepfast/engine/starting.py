@@ -1,0 +1,82 @@
+"""Starting runs: many callers at once share commits; each is answered after its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stepfast.engine.grouping import Grouper
+from stepfast.kernel.decisions import NewRun, Started
+from stepfast.kernel.errors import KeyReused, RowsRefused, StoreUnavailable
+from stepfast.kernel.ids import WorkerId
+from stepfast.kernel.ports import Store
+
+MAX_WAITING = 10_000
+DEADLINE_S = 30.0
+
+
+@dataclass(slots=True)
+class Order:
+    """A caller's new run, and where its answer goes."""
+
+    run: NewRun
+    may_hold: bool
+    answer: asyncio.Future[Started]
+
+
+class Starter:
+    """Stores new runs in grouped commits; `holder` names the worker here that may take a run at its birth, if any."""
+
+    def __init__(self, store: Store, holder: Callable[[], WorkerId | None]) -> None:
+        self._store = store
+        self._holder = holder
+        self._group = Grouper(self._commit, lambda order: len(order.run.input))
+
+    def open(self) -> None:
+        self._group.start()
+
+    async def close(self) -> None:
+        await self._group.close()
+
+    async def start(self, run: NewRun, may_hold: bool = True) -> Started:
+        """Store one run; refused with E-STORE-001 when too many wait or the store does not answer in time."""
+        if len(self._group) >= MAX_WAITING:
+            raise StoreUnavailable(f"{MAX_WAITING:,} starts already wait for the store. Try again later.")
+        answer: asyncio.Future[Started] = asyncio.get_running_loop().create_future()
+        self._group.add(Order(run, may_hold, answer))
+        try:
+            return await asyncio.wait_for(answer, DEADLINE_S)
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"The start of run {run.run_id} was not confirmed within {DEADLINE_S:.0f} s. It may still have been "
+                f"stored: start it again with the same key= to be sure that it runs once."
+            ) from None
+
+    async def _commit(self, batch: list[Order]) -> None:
+        wanted = [order for order in batch if not order.answer.done()]
+        holder = self._holder() if all(order.may_hold for order in wanted) else None
+        try:
+            answers = await self._store.start([order.run for order in wanted], holder)
+        except (KeyReused, RowsRefused) as refused:
+            await self._one_by_one(wanted, refused)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to the callers, and the loop goes on
+            _answer_all(wanted, error)
+        else:
+            for order, started in zip(wanted, answers, strict=True):
+                if not order.answer.done():
+                    order.answer.set_result(started)
+
+    async def _one_by_one(self, batch: list[Order], refused: Exception) -> None:
+        """One caller's bad start must not refuse the others that share its commit."""
+        if len(batch) == 1:
+            _answer_all(batch, refused)
+            return
+        for order in batch:
+            await self._commit([order])
+
+
+def _answer_all(batch: list[Order], error: Exception) -> None:
+    for order in batch:
+        if not order.answer.done():
+            order.answer.set_exception(error)

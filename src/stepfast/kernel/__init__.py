@@ -1,0 +1,1 @@
+"""The rules of the engine: states, moves, decisions, retries and replay. No I/O, no clock, no randomness."""

@@ -1,0 +1,211 @@
+"""Decisions as data: the rows and events that one change of a run consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from stepfast.kernel.durations import Instant
+from stepfast.kernel.events import Event
+from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.states import RunState, StepState, TaskState, WaitKind
+
+
+class Fence(NamedTuple):
+    """Who may write: the token that was handed out and its holder; None is a command that has locked an idle run."""
+
+    run_id: RunId
+    token: int
+    worker_id: WorkerId | None
+
+
+class CallId(NamedTuple):
+    """Where in its run a durable call stands: branch, name, and which call of that name in that branch."""
+
+    path: str
+    name: str
+    nth: int
+
+    @property
+    def address(self) -> str:
+        """The form that events, logs and people use."""
+        return f"{self.path}/{self.name}#{self.nth}" if self.path else f"{self.name}#{self.nth}"
+
+
+class Record(NamedTuple):
+    """What is stored of a durable call; of several for one call the newest counts, older ones are its history."""
+
+    call: CallId
+    kind: str
+    state: StepState
+    attempt: int
+    digest: str
+    input: str
+    value: str | None
+    error: str | None
+    started_at: Instant
+    ended_at: Instant
+    due_at: Instant | None = None
+    seq: int = 0
+
+
+class Wait(NamedTuple):
+    """One thing an unended run waits for; `need` and `spare` decide a join of children in the store."""
+
+    wait_id: int
+    kind: WaitKind
+    name: str
+    call: CallId
+    due_in_ms: int | None = None
+    need: int = 1
+    spare: int = 0
+
+
+class Joins(NamedTuple):
+    """The group of its parent that an ending child counts toward."""
+
+    parent_id: RunId
+    wait_id: int
+
+
+class Outcome(NamedTuple):
+    """The end of one generation of a run."""
+
+    state: RunState
+    value: str | None
+    error: str | None
+    ended_at: Instant
+    joins: Joins | None = None
+
+
+class DeadLetter(NamedTuple):
+    """A run out of attempts that no other run awaits."""
+
+    workflow: str
+    version: int
+    error_type: str
+    message: str
+    step: str | None
+
+
+class Park(NamedTuple):
+    """Let the run wait, unless something came since the holder last looked (`wakes` has risen)."""
+
+    wakes: int
+
+
+class HandBack(NamedTuple):
+    """Give the run back to the line."""
+
+    delay_ms: int = 0
+
+
+class NewRun(NamedTuple):
+    """A run to be started; moments are set by the store's clock."""
+
+    run_id: RunId
+    tenant: str
+    workflow: str
+    version: int
+    kind: str
+    queue: str
+    code: str
+    priority: int
+    input: str
+    digest: str
+    key: str | None = None
+    delay_ms: int = 0
+    timeout_ms: int | None = None
+    joins: Joins | None = None
+    leave: bool = False
+    lane: str | None = None
+    actor: str | None = None
+    correlation_id: str | None = None
+    causation_id: str | None = None
+    thread_id: str | None = None
+    subject: str | None = None
+    tags: tuple[str, ...] = ()
+    metadata: str | None = None
+
+
+class Started(NamedTuple):
+    """The answer to a start: the run of this key may be an earlier one; `token` is set when it was born leased."""
+
+    run_id: RunId
+    fresh: bool
+    token: int | None
+    queued_at: Instant
+
+
+@dataclass(slots=True)
+class Decision:
+    """All that one change writes; it is saved whole, or, when the fence does not hold, not at all."""
+
+    fence: Fence
+    tenant: str
+    generation: int
+    records: Sequence[Record] = ()
+    events: Sequence[Event] = ()
+    outcome: Outcome | None = None
+    dead_letter: DeadLetter | None = None
+    release: Park | HandBack | None = None
+    opened: Sequence[Wait] = ()
+    closed: Sequence[int] = ()
+    taken: Sequence[int] = ()
+    children: Sequence[NewRun] = ()
+    first_seq: int = 0
+    first_event: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class HeldRun:
+    """A run as its holder knows it: what the claim handed out, and the numbers the holder counts on from."""
+
+    run_id: RunId
+    tenant: str
+    workflow: str
+    version: int
+    kind: str
+    queue: str
+    generation: int
+    token: int
+    worker_id: WorkerId
+    input: str
+    wakes: int
+    hold: bool
+    claims: int
+    crashes: int
+    last_seq: int
+    last_event: int
+    queued_at: Instant
+    deadline_at: Instant | None = None
+    joins: Joins | None = None
+    actor: str | None = None
+    correlation_id: str | None = None
+    causation_id: str | None = None
+    thread_id: str | None = None
+    subject: str | None = None
+    metadata: str | None = None
+    riders: list[Event] = field(default_factory=list)
+
+    @property
+    def fence(self) -> Fence:
+        return Fence(self.run_id, self.token, self.worker_id)
+
+
+class TaskRow(NamedTuple):
+    """The hot row of an unended run."""
+
+    state: TaskState
+    queue: str
+    code: str
+    place: int
+    due_at: Instant | None
+    hold: bool
+    wakes: int
+    worker_id: WorkerId | None
+    token: int
+    crashes: int
+    claims: int
+    since_at: Instant

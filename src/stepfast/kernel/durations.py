@@ -1,0 +1,48 @@
+"""Moments and spans: integers of milliseconds, and the ways people write a span."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import NewType
+
+from stepfast.kernel.errors import Invalid
+
+Instant = NewType("Instant", int)
+
+Duration = int | float | str | timedelta
+
+# A hundred years: long enough for any deadline, short enough for every 64-bit sum of moments.
+MAX_SPAN_MS = 100 * 366 * 24 * 3_600_000
+
+_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_TEXT = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
+
+
+def span_ms(duration: Duration, what: str = "duration") -> int:
+    """A span in milliseconds; `what` names the thing in the error when it does not fit."""
+    span = _raw_span_ms(duration, what)
+    if not 0 <= span <= MAX_SPAN_MS:
+        raise Invalid(f"{what} is {duration!r}; it must lie between 0 and 100 years.")
+    return round(span)
+
+
+def _raw_span_ms(duration: object, what: str) -> float:
+    if isinstance(duration, bool):
+        raise _unreadable(duration, what)
+    if isinstance(duration, timedelta):
+        return duration.total_seconds() * 1_000
+    if isinstance(duration, int | float):
+        if duration != duration:
+            raise _unreadable(duration, what)
+        return duration * 1_000
+    match = _TEXT.fullmatch(duration.strip()) if isinstance(duration, str) else None
+    if match is None:
+        raise _unreadable(duration, what)
+    return float(match[1]) * _UNIT_MS[match[2]]
+
+
+def _unreadable(duration: object, what: str) -> Invalid:
+    return Invalid(
+        f'{what} is {duration!r}; write seconds, a timedelta, or text like "200ms", "90s", "5m", "24h", "3d".'
+    )

@@ -1,0 +1,145 @@
+"""Every error a caller can meet, each with a stable code."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class StepfastError(Exception):
+    """The root of all errors that Stepfast raises; `code` is stable and listed in docs/reference/errors.md."""
+
+    code: ClassVar[str] = "E-GEN-001"
+
+
+class NotFound(StepfastError):
+    """A run that does not exist, or not for this tenant."""
+
+    code = "E-RUN-001"
+
+
+class LeaseLost(StepfastError):
+    """Another worker, or a command, owns the run now; nothing that was sent has been written."""
+
+    code = "E-RUN-002"
+
+
+class IllegalMove(StepfastError):
+    """The state does not allow the move; nothing has changed."""
+
+    code = "E-RUN-003"
+
+
+class NonDeterminism(StepfastError):
+    """The code asks for other steps than the record of its run holds."""
+
+    code = "E-RUN-004"
+
+
+class StepFailed(StepfastError):
+    """A step's error whose own class cannot be restored here; carries what is known of it."""
+
+    code = "E-STEP-001"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        type_name: str = "",
+        traceback: str = "",
+        cause: BaseException | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.type_name = type_name
+        self.message = message
+        self.traceback = traceback
+        self.__cause__ = cause
+
+
+class StepTimeout(StepfastError):
+    """A step's attempt, or all of its attempts together, took longer than allowed."""
+
+    code = "E-STEP-002"
+
+
+class StepNotFound(StepfastError):
+    """A run has no step of that name or number."""
+
+    code = "E-STEP-003"
+
+
+class WaitTimeout(StepfastError):
+    """What was waited for did not come in time."""
+
+    code = "E-WAIT-001"
+
+
+class KeyReused(StepfastError):
+    """An idempotency key came again with another body; nothing has changed."""
+
+    code = "E-IDEM-001"
+
+
+class KeyInProgress(StepfastError):
+    """The command that first used this idempotency key has not been answered yet."""
+
+    code = "E-IDEM-002"
+
+
+class Invalid(StepfastError):
+    """An argument, value or setting that does not fit."""
+
+    code = "E-VAL-001"
+
+
+class InvalidDefinition(Invalid):
+    """A workflow or step that cannot be registered as it is."""
+
+    code = "E-VAL-002"
+
+
+class Unstorable(Invalid):
+    """A value that cannot be kept as JSON and restored; the message holds the path to the culprit."""
+
+    code = "E-VAL-003"
+
+
+class WrongCall(StepfastError):
+    """A durable call in a form or place that cannot work; the message names the form that does."""
+
+    code = "E-VAL-004"
+
+
+class StoreUnavailable(StepfastError):
+    """The store did not answer in time."""
+
+    code = "E-STORE-001"
+
+
+class StoreMismatch(StepfastError):
+    """The store's schema is older or newer than this program knows."""
+
+    code = "E-STORE-002"
+
+
+class StoreUnusable(StepfastError):
+    """The store answers, but cannot be used: read-only, full, damaged or on a network file system."""
+
+    code = "E-STORE-003"
+
+
+class RowsRefused(StepfastError):
+    """The store refuses a batch for the data in it; nothing of the batch is written."""
+
+    code = "E-STORE-004"
+
+
+class RunFailed(StepfastError):
+    """The run that was waited for has failed; its own error is the cause."""
+
+    code = "E-RUN-007"
+
+
+class RunCancelled(StepfastError):
+    """The run that was waited for was cancelled."""
+
+    code = "E-RUN-008"

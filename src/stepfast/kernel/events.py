@@ -1,0 +1,46 @@
+"""The facts that make up a run's history."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from stepfast.kernel.durations import Instant
+
+
+class EventType(StrEnum):
+    """Every kind of fact; published names, only ever added to."""
+
+    QUEUED = "queued"
+    CLAIMED = "claimed"
+    STARTED = "started"
+    WAITING = "waiting"
+    PAUSED = "paused"
+    RESUMED = "resumed"
+    RETRY_SCHEDULED = "retry_scheduled"
+    RETRIED = "retried"
+    RERUN = "rerun"
+    SIGNALLED = "signalled"
+    REAPED = "reaped"
+    HANDED_BACK = "handed_back"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+    DLQ_PENDING = "dlq_pending"
+    DLQ_RECORDED = "dlq_recorded"
+    FAILED = "failed"
+    STEP_STARTED = "step_started"
+    STEP_WAITING = "step_waiting"
+    STEP_COMPLETED = "step_completed"
+    STEP_FAILED = "step_failed"
+    STEP_CANCELLED = "step_cancelled"
+
+
+class Event(NamedTuple):
+    """One fact; its run, tenant, generation and token come from the decision that carries it."""
+
+    type: EventType
+    at: Instant
+    step: str | None = None
+    attempt: int | None = None
+    actor: str | None = None
+    data: str | None = None

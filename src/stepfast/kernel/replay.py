@@ -1,0 +1,85 @@
+"""Matching a run's calls with its records: which record belongs to a call, and when the two do not fit."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+from stepfast.kernel.decisions import CallId, Record
+from stepfast.kernel.errors import NonDeterminism
+from stepfast.kernel.states import STEP_ENDED
+
+SHOWN_INPUT = 300
+
+
+class Replay:
+    """The records of one run, handed out to the calls that its code makes again."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._newest: dict[CallId, Record] = {}
+        for record in records:
+            self._newest[record.call] = record
+        self._by_name: dict[str, dict[CallId, Record]] = defaultdict(dict)
+        for call, record in self._newest.items():
+            self._by_name[call.name][call] = record
+        self._unclaimed = len(self._newest)
+
+    @property
+    def finished(self) -> bool:
+        """Every record has been asked for."""
+        return self._unclaimed == 0
+
+    def unclaimed(self) -> list[Record]:
+        """The records that no call has asked for yet, in the order they were made."""
+        left = (record for calls in self._by_name.values() for record in calls.values())
+        return sorted(left, key=lambda record: record.seq)
+
+    def find(self, call: CallId, digest: str, same_input: Callable[[str], bool]) -> Record | None:
+        """The record of a call, now claimed; None for a call that was never recorded.
+
+        `same_input` reads a stored input through today's types and says whether it equals the call's own.
+        """
+        record = self._of_branch(call, digest, same_input) or self._of_other_branch(call, digest)
+        if record is None:
+            return None
+        del self._by_name[call.name][record.call]
+        self._unclaimed -= 1
+        return record
+
+    def _of_branch(self, call: CallId, digest: str, same_input: Callable[[str], bool]) -> Record | None:
+        record = self._by_name[call.name].get(call)
+        if record is None or record.digest == digest or same_input(record.input):
+            return record
+        raise NonDeterminism(
+            f"Step {call.address} was recorded with other arguments than the code gives it now. "
+            f"Recorded: {record.input[:SHOWN_INPUT]}. Deploy code that makes the recorded calls, "
+            f"or give the changed workflow a new version."
+        )
+
+    def _of_other_branch(self, call: CallId, digest: str) -> Record | None:
+        # Code that was regrouped into other branches makes the same calls elsewhere: equal name and arguments will do.
+        candidates = self._by_name[call.name].values()
+        equal = [record for record in candidates if record.digest == digest and record.call.path != call.path]
+        if equal:
+            return min(equal, key=lambda record: record.seq)
+        self._refuse_if_branch_has_more(call)
+        return None
+
+    def _refuse_if_branch_has_more(self, call: CallId) -> None:
+        left = [other for other in self._by_name[call.name] if other.path == call.path]
+        if left:
+            raise NonDeterminism(
+                f"The code asks for {call.address}, which was never recorded, while {min(left).address} "
+                f"of the same branch was recorded and not asked for. Deploy code that makes the recorded calls."
+            )
+
+
+def check_all_claimed(replay: Replay) -> None:
+    """Refuse to end a run whose code left out calls that were recorded."""
+    left = [record for record in replay.unclaimed() if record.state in STEP_ENDED]
+    if left:
+        names = ", ".join(record.call.address for record in left[:5])
+        raise NonDeterminism(
+            f"The code ended without asking for {len(left)} recorded step(s): {names}. "
+            f"Deploy code that still makes these calls, or give the changed workflow a new version."
+        )

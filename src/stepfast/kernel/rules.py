@@ -1,0 +1,87 @@
+"""What a run's code coming to an end, a step's outcome, or a stop of its worker means for the rows."""
+
+from __future__ import annotations
+
+import json
+
+from stepfast.kernel.decisions import CallId, DeadLetter, Decision, HandBack, HeldRun, Outcome, Park, Record, Wait
+from stepfast.kernel.durations import Instant
+from stepfast.kernel.events import Event, EventType
+from stepfast.kernel.states import RunState, StepState, WaitKind, check_move
+
+SHORT_MESSAGE = 200
+
+
+def started_step(call: CallId, attempt: int, now: Instant) -> Event:
+    """The rider that shows a step while it runs."""
+    return Event(EventType.STEP_STARTED, now, call.address, attempt)
+
+
+def cancelled_step(call: CallId, now: Instant) -> Event:
+    """The code called a running step off."""
+    return Event(EventType.STEP_CANCELLED, now, call.address)
+
+
+def record_step(run: HeldRun, record: Record) -> Decision:
+    """A step has its result, or has failed for good."""
+    event_type = EventType.STEP_COMPLETED if record.state is StepState.COMPLETED else EventType.STEP_FAILED
+    event = Event(event_type, record.ended_at, record.call.address, record.attempt)
+    return Decision(run.fence, run.tenant, run.generation, records=(record,), events=(event,))
+
+
+def schedule_retry(run: HeldRun, record: Record) -> Decision:
+    """A step's attempt failed and another follows at `record.due_at`."""
+    data = json.dumps({"due_at": record.due_at})
+    events = (
+        Event(EventType.STEP_FAILED, record.ended_at, record.call.address, record.attempt),
+        Event(EventType.RETRY_SCHEDULED, record.ended_at, record.call.address, record.attempt, data=data),
+    )
+    return Decision(run.fence, run.tenant, run.generation, records=(record,), events=events)
+
+
+def complete(run: HeldRun, value: str, now: Instant) -> Decision:
+    """The code of a run returned."""
+    check_move(run.run_id, RunState.RUNNING, "complete")
+    outcome = Outcome(RunState.COMPLETED, value, None, now, run.joins)
+    events = (Event(EventType.COMPLETED, now),)
+    return Decision(run.fence, run.tenant, run.generation, events=events, outcome=outcome)
+
+
+def fail(run: HeldRun, error: str, error_type: str, message: str, now: Instant) -> Decision:
+    """The code of a run raised; a run that no other run awaits becomes a dead letter in the same commit."""
+    check_move(run.run_id, RunState.RUNNING, "fail")
+    data = json.dumps({"error_type": error_type, "message": message[:SHORT_MESSAGE]})
+    outcome = Outcome(RunState.FAILED, None, error, now, run.joins)
+    decision = Decision(run.fence, run.tenant, run.generation, outcome=outcome)
+    failed = Event(EventType.FAILED, now, data=data)
+    if run.joins is not None:
+        decision.events = (failed,)
+        return decision
+    # One commit writes all three, so no crash can leave them in part or out of order.
+    decision.events = (Event(EventType.DLQ_PENDING, now), Event(EventType.DLQ_RECORDED, now), failed)
+    decision.dead_letter = DeadLetter(run.workflow, run.version, error_type, message[:SHORT_MESSAGE], None)
+    return decision
+
+
+def flush_riders(run: HeldRun) -> Decision:
+    """Nothing but what goes along with every commit of the run."""
+    return Decision(run.fence, run.tenant, run.generation)
+
+
+CODE_WAIT_ID = -1
+
+
+def wait_for_code(run: HeldRun, reason: str, now: Instant) -> Decision:
+    """The records do not fit the code: the run waits, whole, until a worker with other code announces itself."""
+    check_move(run.run_id, RunState.RUNNING, "wait")
+    name = f"{run.workflow}@{run.version}"
+    wait = Wait(CODE_WAIT_ID, WaitKind.CODE, name, CallId("", name, 1))
+    event = Event(EventType.WAITING, now, data=json.dumps({"kind": WaitKind.CODE, "reason": reason}))
+    return Decision(run.fence, run.tenant, run.generation, events=(event,), opened=(wait,), release=Park(run.wakes))
+
+
+def hand_back(run: HeldRun, reason: str, now: Instant, delay_ms: int = 0) -> Decision:
+    """The holder gives the run back whole: what is recorded stays, the rest is run again by the next holder."""
+    check_move(run.run_id, RunState.RUNNING, "hand_back")
+    event = Event(EventType.HANDED_BACK, now, data=json.dumps({"reason": reason}))
+    return Decision(run.fence, run.tenant, run.generation, events=(event,), release=HandBack(delay_ms))

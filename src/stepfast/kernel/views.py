@@ -1,0 +1,122 @@
+"""What is read back from the store: runs, steps, events and workers as people see them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stepfast.kernel.decisions import CallId
+from stepfast.kernel.durations import Instant
+from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.states import RunState, StepState
+
+
+class OutcomeView(NamedTuple):
+    """How a generation of a run ended."""
+
+    run_id: RunId
+    generation: int
+    state: RunState
+    value: str | None
+    error: str | None
+    ended_at: Instant
+
+
+class RunView(NamedTuple):
+    """A run with the state that people see."""
+
+    run_id: RunId
+    tenant: str
+    workflow: str
+    version: int
+    kind: str
+    state: RunState
+    generation: int
+    queue: str
+    priority: int
+    queued_at: Instant
+    updated_at: Instant
+    ended_at: Instant | None
+    worker_id: WorkerId | None
+    token: int
+    crashes: int
+    claims: int
+    parent_id: RunId | None
+    key: str | None
+    actor: str | None
+    correlation_id: str | None
+    causation_id: str | None
+    thread_id: str | None
+    subject: str | None
+    metadata: str | None
+    input: str
+    value: str | None
+    error: str | None
+
+
+class RunFilter(NamedTuple):
+    """Which runs a list holds; `before` is the run id that the page before ended with."""
+
+    tenant: str | None = None
+    workflow: str | None = None
+    version: int | None = None
+    state: RunState | None = None
+    queue: str | None = None
+    actor: str | None = None
+    correlation_id: str | None = None
+    subject: str | None = None
+    thread_id: str | None = None
+    tag: str | None = None
+    queued_after: Instant | None = None
+    updated_after: Instant | None = None
+    before: RunId | None = None
+    limit: int = 100
+
+
+class StepView(NamedTuple):
+    """One record of a run's step."""
+
+    seq: int
+    call: CallId
+    kind: str
+    state: StepState
+    attempt: int
+    generation: int
+    superseded_by: int | None
+    input: str
+    value: str | None
+    error: str | None
+    started_at: Instant
+    ended_at: Instant
+    due_at: Instant | None
+
+
+class EventView(NamedTuple):
+    """One event of a run's history."""
+
+    position: int
+    seq: int
+    run_id: RunId
+    tenant: str
+    generation: int
+    type: str
+    at: Instant
+    step: str | None
+    attempt: int | None
+    token: int
+    actor: str | None
+    data: str | None
+
+
+class WorkerView(NamedTuple):
+    """A worker as it announced itself, and when it was last heard of."""
+
+    worker_id: WorkerId
+    label: str
+    host: str
+    pid: int
+    queues: tuple[str, ...]
+    codes: tuple[str, ...]
+    lease_ms: int
+    started_at: Instant
+    seen_at: Instant
+    dead_at: Instant | None

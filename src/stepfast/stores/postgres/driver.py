@@ -1,0 +1,59 @@
+"""asyncpg behind types: the one place that imports it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, cast
+
+import asyncpg
+
+Row = Sequence[Any]
+
+PostgresError: type[Exception] = asyncpg.PostgresError
+InterfaceError: type[Exception] = asyncpg.InterfaceError
+
+CACHED_STATEMENTS = 100
+
+# What a pooler in between lets through.
+_ANY_SESSION = {"application_name": "stepfast"}
+# Nothing rests on these: they bound what a client that vanished can leave behind in the server.
+_OWN_SESSION = {
+    **_ANY_SESSION,
+    "default_transaction_isolation": "read committed",
+    "idle_in_transaction_session_timeout": "5000",
+    "jit": "off",
+    "lock_timeout": "5000",
+    "statement_timeout": "10000",
+}
+
+
+class Connection(Protocol):
+    """What we use of an asyncpg connection."""
+
+    async def fetch(self, query: str, *args: object, timeout: float | None = None) -> list[Row]: ...
+
+    async def execute(self, query: str, *, timeout: float | None = None) -> str: ...
+
+    async def close(self, *, timeout: float | None = None) -> None: ...
+
+    def terminate(self) -> None: ...
+
+    def is_closed(self) -> bool: ...
+
+    def get_server_pid(self) -> int: ...
+
+
+async def connect(url: str, timeout: float, is_own: bool) -> Connection:
+    """A new connection; when its session is not our own it leaves no setting and no statement behind."""
+    connection = await asyncpg.connect(
+        url,
+        timeout=timeout,
+        statement_cache_size=CACHED_STATEMENTS if is_own else 0,
+        server_settings=_OWN_SESSION if is_own else _ANY_SESSION,
+    )
+    return cast(Connection, connection)
+
+
+def sqlstate(error: BaseException) -> str:
+    """The five characters by which PostgreSQL names what is wrong; empty for anything else."""
+    return str(getattr(error, "sqlstate", None) or "")

@@ -1,0 +1,217 @@
+"""Lines to the database: connections that are made when needed, and made anew after they broke."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
+from itertools import count
+from typing import NamedTuple
+
+from stepfast.kernel.errors import StoreUnavailable
+from stepfast.stores.postgres import driver
+from stepfast.stores.postgres.driver import Connection, Row, sqlstate
+from stepfast.stores.postgres.problems import (
+    FAILURES,
+    NOT_OUR_SESSION,
+    TRIES,
+    breaks_the_connection,
+    explained,
+    explained_at_the_door,
+    place,
+)
+
+GOODBYE_S = 1.0
+
+# A transaction of several round trips could be left open by a client that is frozen; the server ends it soon.
+BEGIN = (
+    "begin isolation level read committed;"
+    " set local idle_in_transaction_session_timeout = 5000;"
+    " set local statement_timeout = 10000;"
+    " set local lock_timeout = 5000"
+)
+
+
+class Deadlines(NamedTuple):
+    """How long a call may take from end to end, and how much of it the making of a connection."""
+
+    call_s: float = 10.0
+    connect_s: float = 5.0
+
+
+class Address:
+    """Where the database is, and whether sessions there are our own: behind a pooler they belong to everybody."""
+
+    def __init__(self, url: str, deadlines: Deadlines, has_own_sessions: bool | None) -> None:
+        self.where = place(url)
+        self.deadlines = deadlines
+        self.has_own_sessions = has_own_sessions
+        self.is_open = False
+        self._url = url
+
+    async def connect(self) -> Connection:
+        """A new connection, or an error that says what is wrong at the door."""
+        try:
+            return await driver.connect(self._url, self.deadlines.connect_s, self.has_own_sessions is True)
+        except (*FAILURES, ValueError) as problem:
+            raise explained_at_the_door(self.where, problem) from problem
+
+
+class Line:
+    """One connection, used by one call at a time."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._turn = asyncio.Lock()
+        self._connection: Connection | None = None
+        self._is_own = False
+
+    async def fetch(self, statement: str, args: Sequence[object] = ()) -> list[Row]:
+        """Run one statement in a transaction of its own, and answer before the deadline."""
+        try:
+            async with asyncio.timeout(self._address.deadlines.call_s), self._turn:
+                return await self._fetch(statement, args)
+        except TimeoutError as problem:
+            raise explained(self._address.where, problem) from problem
+
+    async def close(self) -> None:
+        """Take leave of the server, or hang up if it does not answer."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await part(connection)
+
+    async def _fetch(self, statement: str, args: Sequence[object]) -> list[Row]:
+        for tries in count(1):
+            try:
+                return await self._fetch_once(await self._connected(), statement, args)
+            except asyncio.CancelledError:
+                # What the server answers to a question that nobody waits for must not reach the next caller.
+                self._hang_up()
+                raise
+            except FAILURES as problem:
+                self._learn_from(problem)
+                if tries >= TRIES.get(sqlstate(problem), 1):
+                    raise explained(self._address.where, problem) from problem
+        raise AssertionError("unreachable")
+
+    async def _fetch_once(self, connection: Connection, statement: str, args: Sequence[object]) -> list[Row]:
+        if self._is_own:
+            return await connection.fetch(statement, *args)
+        return await fetch_in_transaction(connection, statement, args)
+
+    def _learn_from(self, problem: Exception) -> None:
+        if sqlstate(problem) in NOT_OUR_SESSION:
+            self._address.has_own_sessions = False
+        if breaks_the_connection(problem):
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.terminate()
+
+    async def _connected(self) -> Connection:
+        if self._connection is not None and not self._connection.is_closed():
+            return self._connection
+        self._hang_up()
+        if not self._address.is_open:
+            raise StoreUnavailable(f"{self._address.where} is not open. Open the store before using it.")
+        self._is_own = self._address.has_own_sessions is True
+        self._connection = await self._address.connect()
+        return self._connection
+
+
+class Pool:
+    """A few lines that are lent to one call each."""
+
+    def __init__(self, address: Address, size: int) -> None:
+        self._address = address
+        self._lines = [Line(address) for _ in range(size)]
+        # The line that was used last is lent first, so that a quiet process keeps few connections.
+        self._free: asyncio.LifoQueue[Line] = asyncio.LifoQueue()
+        for line in reversed(self._lines):
+            self._free.put_nowait(line)
+
+    async def fetch(self, statement: str, args: Sequence[object] = ()) -> list[Row]:
+        """Run one statement on a line that is free, or on the first that becomes so."""
+        try:
+            async with asyncio.timeout(self._address.deadlines.call_s):
+                line = await self._free.get()
+        except TimeoutError as problem:
+            raise explained(self._address.where, problem) from problem
+        try:
+            return await line.fetch(statement, args)
+        finally:
+            self._free.put_nowait(line)
+
+    async def close(self) -> None:
+        """Close every line."""
+        for line in self._lines:
+            await line.close()
+
+
+class LinePerLoop:
+    """A line for each event loop that asks, as connections belong to the loop that made them."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._lent: dict[asyncio.AbstractEventLoop, AsyncGenerator[Line, None]] = {}
+
+    async def fetch(self, statement: str, args: Sequence[object] = ()) -> list[Row]:
+        """Run one statement on the line of the running loop."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._lent:
+            self._lent = {known: line for known, line in self._lent.items() if not known.is_closed()}
+            self._lent[loop] = _lend(self._address)
+        line = await anext(self._lent[loop])
+        return await line.fetch(statement, args)
+
+    async def close(self) -> None:
+        """Close every line, each in its own loop."""
+        lent, self._lent = self._lent, {}
+        for loop, line in lent.items():
+            await _close_in(loop, line)
+
+
+async def fetch_in_transaction(connection: Connection, statement: str, args: Sequence[object] = ()) -> list[Row]:
+    """Run one statement where a pooler may change the session between two messages, except inside a transaction."""
+    await connection.execute(BEGIN)
+    try:
+        rows = await connection.fetch(statement, *args)
+    except FAILURES:
+        with suppress(*FAILURES):
+            await connection.execute("rollback")
+        raise
+    await connection.execute("commit")
+    return rows
+
+
+async def part(connection: Connection) -> None:
+    """Close a connection in good form, or hang up if the server does not answer."""
+    try:
+        await connection.close(timeout=GOODBYE_S)
+    except FAILURES:
+        connection.terminate()
+
+
+async def _lend(address: Address) -> AsyncGenerator[Line, None]:
+    """The same line over and over; a loop that ends closes its generators, and this one its connection."""
+    line = Line(address)
+    try:
+        while True:
+            yield line
+    finally:
+        await line.close()
+
+
+async def _close_in(loop: asyncio.AbstractEventLoop, line: AsyncGenerator[Line, None]) -> None:
+    if loop is asyncio.get_running_loop():
+        await line.aclose()
+    elif loop.is_running():
+        closing = asyncio.run_coroutine_threadsafe(_close(line), loop)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.wrap_future(closing), GOODBYE_S)
+
+
+async def _close(line: AsyncGenerator[Line, None]) -> None:
+    await line.aclose()

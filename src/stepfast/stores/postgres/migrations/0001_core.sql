@@ -1,0 +1,300 @@
+-- The durable core: every table of the first day. Rules: keys begin with run_id, no foreign keys, no unique index
+-- without run_id, every row carries its tenant, payloads are opaque text, moments are integer milliseconds. Text that
+-- is compared has the collation "C": quick, the same on every machine, and no upgrade of a C library breaks an index.
+
+create schema if not exists stepfast;
+
+-- The one clock; tests replace it.
+create function stepfast.now_ms() returns bigint
+language sql volatile
+as $$ select (extract(epoch from clock_timestamp()) * 1000)::bigint $$;
+
+create table stepfast.run (
+    run_id uuid primary key,
+    tenant text collate "C" not null,
+    workflow text collate "C" not null,
+    version integer not null,
+    kind text collate "C" not null,
+    queue text collate "C" not null,
+    code text collate "C" not null,
+    priority integer not null,
+    key text collate "C",
+    input text not null,
+    parent_id uuid,
+    parent_wait integer,
+    leave boolean not null default false,
+    actor text collate "C",
+    correlation_id text collate "C",
+    causation_id text collate "C",
+    thread_id text collate "C",
+    subject text collate "C",
+    metadata text,
+    queued_at bigint not null
+);
+
+create index run_by_tenant on stepfast.run (tenant, run_id);
+create index run_by_workflow on stepfast.run (tenant, workflow, version, run_id);
+create index run_by_queued on stepfast.run (tenant, queued_at);
+create index run_by_parent on stepfast.run (parent_id, parent_wait, run_id) where parent_id is not null;
+create index run_by_actor on stepfast.run (tenant, actor, run_id) where actor is not null;
+create index run_by_correlation on stepfast.run (tenant, correlation_id, run_id) where correlation_id is not null;
+create index run_by_causation on stepfast.run (tenant, causation_id, run_id) where causation_id is not null;
+create index run_by_thread on stepfast.run (tenant, thread_id, run_id) where thread_id is not null;
+create index run_by_subject on stepfast.run (tenant, subject, run_id) where subject is not null;
+
+create table stepfast.run_tag (
+    run_id uuid not null,
+    tag text collate "C" not null,
+    tenant text collate "C" not null,
+    primary key (run_id, tag)
+);
+
+create index run_tag_by_tag on stepfast.run_tag (tenant, tag, run_id);
+
+-- A later life of a run: what it starts with instead of what `run` holds.
+create table stepfast.generation (
+    run_id uuid not null,
+    generation integer not null,
+    tenant text collate "C" not null,
+    version integer not null,
+    code text collate "C" not null,
+    input text not null,
+    cause text collate "C" not null,
+    actor text collate "C",
+    reason text,
+    opened_at bigint not null,
+    primary key (run_id, generation)
+);
+
+create table stepfast.outcome (
+    run_id uuid not null,
+    generation integer not null,
+    tenant text collate "C" not null,
+    state text collate "C" not null,
+    value text,
+    error text,
+    seq integer not null,
+    token integer not null,
+    ended_at bigint not null,
+    primary key (run_id, generation)
+);
+
+create index outcome_by_state on stepfast.outcome (tenant, state, ended_at);
+
+-- One narrow, hot row for every run that has not ended. Half of each page is left free, so that a new version of a row
+-- finds room beside the old one, and vacuum comes often, since a row lives for a few changes only.
+create table stepfast.task (
+    run_id uuid primary key,
+    queue text collate "C" not null,
+    tenant text collate "C" not null,
+    code text collate "C" not null,
+    place bigint not null,
+    state text collate "C" not null check (state in ('ready', 'leased', 'waiting')),
+    generation integer not null default 1,
+    due_at bigint,
+    deadline_at bigint,
+    hold boolean not null default false,
+    wakes integer not null default 0,
+    worker_id uuid,
+    token integer not null default 0,
+    claims integer not null default 0,
+    crashes integer not null default 0,
+    strikes integer not null default 0,
+    lane text collate "C",
+    since_at bigint not null,
+    check ((state = 'leased') = (worker_id is not null))
+) with (
+    fillfactor = 50,
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 5000,
+    autovacuum_vacuum_cost_delay = 0
+);
+
+create index task_ready on stepfast.task (queue, code, tenant, place, run_id) where state = 'ready' and not hold;
+create index task_due on stepfast.task (queue, due_at, run_id) where state = 'waiting' and due_at is not null and not hold;
+create index task_held on stepfast.task (worker_id, run_id) where state = 'leased';
+create index task_deadline on stepfast.task (deadline_at) where deadline_at is not null;
+
+create table stepfast.wait (
+    run_id uuid not null,
+    wait_id integer not null,
+    tenant text collate "C" not null,
+    generation integer not null,
+    kind text collate "C" not null,
+    name text collate "C" not null,
+    path text collate "C" not null,
+    count integer not null,
+    opened_at bigint not null,
+    due_at bigint,
+    need integer not null default 1,
+    spare integer not null default 0,
+    got integer not null default 0,
+    failed integer not null default 0,
+    primary key (run_id, wait_id)
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+
+create table stepfast.inbox (
+    run_id uuid not null,
+    n integer not null,
+    tenant text collate "C" not null,
+    kind text collate "C" not null,
+    name text collate "C" not null,
+    value text,
+    actor text collate "C",
+    at bigint not null,
+    primary key (run_id, n)
+);
+
+create table stepfast.step (
+    run_id uuid not null,
+    seq integer not null,
+    tenant text collate "C" not null,
+    generation integer not null,
+    superseded_by integer,
+    path text collate "C" not null,
+    name text collate "C" not null,
+    count integer not null,
+    kind text collate "C" not null,
+    state text collate "C" not null,
+    attempt integer not null,
+    digest text collate "C" not null,
+    input text not null,
+    value text,
+    error text,
+    started_at bigint not null,
+    ended_at bigint not null,
+    due_at bigint,
+    token integer not null,
+    primary key (run_id, seq)
+);
+
+-- One number at a time: within a run positions grow with `seq`, because they are taken after the run's task is locked.
+create sequence stepfast.event_position cache 1;
+
+create table stepfast.event (
+    position bigint not null default nextval('stepfast.event_position'),
+    run_id uuid not null,
+    seq integer not null,
+    tenant text collate "C" not null,
+    generation integer not null,
+    type text collate "C" not null,
+    at bigint not null,
+    step text collate "C",
+    attempt integer,
+    token integer not null,
+    actor text collate "C",
+    causation_id text collate "C",
+    data text,
+    primary key (run_id, seq)
+);
+
+alter sequence stepfast.event_position owned by stepfast.event.position;
+create index event_by_position on stepfast.event (position);
+
+create table stepfast.worker (
+    worker_id uuid primary key,
+    label text not null,
+    host text not null,
+    pid integer not null,
+    queues text not null,
+    codes text not null,
+    lease_ms bigint not null,
+    started_at bigint not null,
+    seen_at bigint not null,
+    dead_at bigint
+) with (fillfactor = 50);
+
+create table stepfast.lane (
+    lane text collate "C" primary key,
+    tenant text collate "C" not null,
+    at_once integer not null
+);
+
+create table stepfast.dead_letter (
+    run_id uuid not null,
+    generation integer not null,
+    tenant text collate "C" not null,
+    workflow text collate "C" not null,
+    version integer not null,
+    step text collate "C",
+    error_type text collate "C" not null,
+    message text not null,
+    recorded_at bigint not null,
+    resolved_at bigint,
+    resolution text,
+    actor text collate "C",
+    primary key (run_id, generation)
+);
+
+create index dead_letter_open on stepfast.dead_letter (tenant, workflow, run_id) where resolved_at is null;
+
+create table stepfast.idempotency (
+    tenant text collate "C" not null,
+    command text collate "C" not null,
+    key text collate "C" not null,
+    digest text collate "C" not null,
+    run_id uuid not null,
+    answer text,
+    at bigint not null,
+    primary key (tenant, command, key)
+);
+
+create table stepfast.blob (
+    run_id uuid not null,
+    name text collate "C" not null,
+    tenant text collate "C" not null,
+    digest text collate "C" not null,
+    content bytea not null,
+    at bigint not null,
+    primary key (run_id, name)
+);
+
+-- The state that people see, derived here and nowhere else.
+create view stepfast.run_state as
+select r.run_id,
+       r.tenant,
+       r.workflow,
+       coalesce(g.version, r.version) as version,
+       r.kind,
+       case
+           when t.run_id is null then o.state
+           when t.hold and t.state <> 'leased' then 'paused'
+           when t.state = 'leased' then 'running'
+           when t.state = 'ready' then case when t.claims = 0 then 'pending' else 'running' end
+           when exists (
+               select 1 from stepfast.wait w where w.run_id = t.run_id and w.kind not in ('delay', 'backoff')
+           ) then 'waiting'
+           else 'pending'
+       end as state,
+       coalesce(t.generation, o.generation, 1) as generation,
+       r.queue,
+       r.priority,
+       r.queued_at,
+       coalesce(t.since_at, o.ended_at) as updated_at,
+       case when t.run_id is null then o.ended_at end as ended_at,
+       t.worker_id,
+       coalesce(t.token, o.token) as token,
+       coalesce(t.crashes, 0) as crashes,
+       coalesce(t.claims, 0) as claims,
+       r.parent_id,
+       r.key,
+       r.actor,
+       r.correlation_id,
+       r.causation_id,
+       r.thread_id,
+       r.subject,
+       r.metadata,
+       coalesce(g.input, r.input) as input,
+       case when t.run_id is null then o.value end as value,
+       case when t.run_id is null then o.error end as error
+  from stepfast.run r
+  left join stepfast.task t on t.run_id = r.run_id
+  left join lateral (
+      select x.*
+        from stepfast.outcome x
+       where x.run_id = r.run_id
+       order by x.generation desc
+       limit 1
+  ) o on true
+  left join stepfast.generation g on g.run_id = r.run_id
+                                 and g.generation = coalesce(t.generation, o.generation, 1);

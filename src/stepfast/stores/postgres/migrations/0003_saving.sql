@@ -1,0 +1,293 @@
+-- Saving decisions: all rows of a batch in one call. See 0002_starting.sql for the form that rows come in; here
+-- `x_of[i]` is the number of the decision that row `i` belongs to.
+
+-- Counts ended children toward the groups of their parents, whose tasks the caller has locked, and wakes the parents
+-- of groups that are decided by it: met, or no longer possible.
+create function stepfast.join_ends(j_parent uuid[], j_wait integer[], j_state text[], moment bigint) returns void
+language plpgsql volatile
+set enable_seqscan = off
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    ended record;
+    decided boolean;
+begin
+    for ended in
+        select j_parent[i] as parent_id,
+               j_wait[i] as wait_id,
+               count(*) filter (where j_state[i] = 'completed') as got,
+               count(*) filter (where j_state[i] <> 'completed') as failed
+          from generate_series(1, cardinality(j_parent)) i
+         group by 1, 2
+         order by 1, 2
+    loop
+        update stepfast.wait w
+           set got = w.got + ended.got,
+               failed = w.failed + ended.failed
+         where w.run_id = ended.parent_id and w.wait_id = ended.wait_id
+        returning (w.got >= w.need or w.failed > w.spare)
+              and not (w.got - ended.got >= w.need or w.failed - ended.failed > w.spare)
+             into decided;
+        if decided then
+            update stepfast.task t
+               set wakes = t.wakes + 1,
+                   state = case when t.state = 'waiting' and not t.hold then 'ready' else t.state end,
+                   due_at = case when t.state = 'waiting' and not t.hold then null else t.due_at end,
+                   since_at = case when t.state = 'waiting' and not t.hold then moment else t.since_at end
+             where t.run_id = ended.parent_id;
+        end if;
+    end loop;
+end
+$$;
+
+-- Saves decisions `d_*` with their records `r_*`, events `e_*`, outcomes `o_*`, dead letters `l_*`, opened waits `w_*`,
+-- closed waits `c_*`, taken inbox rows `i_*`, releases `p_*` and children `n_*`, of which only those that the batch has
+-- need be given. Answers each decision: 0 the fence does not hold, 1 saved, 2 woken, 3 was saved by an earlier call.
+create function stepfast.save(
+    d_run uuid[],
+    d_token integer[],
+    d_worker uuid[],
+    d_tenant text[],
+    d_generation integer[],
+    e_of integer[],
+    e_seq integer[],
+    e_type text[],
+    e_at bigint[],
+    e_step text[],
+    e_attempt integer[],
+    e_actor text[],
+    e_data text[],
+    r_of integer[] default '{}',
+    r_seq integer[] default '{}',
+    r_path text[] default '{}',
+    r_name text[] default '{}',
+    r_count integer[] default '{}',
+    r_kind text[] default '{}',
+    r_state text[] default '{}',
+    r_attempt integer[] default '{}',
+    r_digest text[] default '{}',
+    r_input text[] default '{}',
+    r_value text[] default '{}',
+    r_error text[] default '{}',
+    r_started bigint[] default '{}',
+    r_ended bigint[] default '{}',
+    r_due bigint[] default '{}',
+    o_of integer[] default '{}',
+    o_seq integer[] default '{}',
+    o_state text[] default '{}',
+    o_value text[] default '{}',
+    o_error text[] default '{}',
+    o_ended bigint[] default '{}',
+    o_parent uuid[] default '{}',
+    o_wait integer[] default '{}',
+    l_of integer[] default '{}',
+    l_workflow text[] default '{}',
+    l_version integer[] default '{}',
+    l_error_type text[] default '{}',
+    l_message text[] default '{}',
+    l_step text[] default '{}',
+    w_of integer[] default '{}',
+    w_id integer[] default '{}',
+    w_kind text[] default '{}',
+    w_name text[] default '{}',
+    w_path text[] default '{}',
+    w_count integer[] default '{}',
+    w_due_in bigint[] default '{}',
+    w_need integer[] default '{}',
+    w_spare integer[] default '{}',
+    c_of integer[] default '{}',
+    c_id integer[] default '{}',
+    i_of integer[] default '{}',
+    i_n integer[] default '{}',
+    p_of integer[] default '{}',
+    p_wakes integer[] default '{}',
+    p_delay bigint[] default '{}',
+    a_first integer[] default '{}',
+    n_of integer[] default '{}',
+    n_id uuid[] default '{}',
+    n_tenant text[] default '{}',
+    n_workflow text[] default '{}',
+    n_version integer[] default '{}',
+    n_kind text[] default '{}',
+    n_queue text[] default '{}',
+    n_code text[] default '{}',
+    n_priority integer[] default '{}',
+    n_input text[] default '{}',
+    n_digest text[] default '{}',
+    n_key text[] default '{}',
+    n_delay bigint[] default '{}',
+    n_timeout bigint[] default '{}',
+    n_parent uuid[] default '{}',
+    n_parent_wait integer[] default '{}',
+    n_leave boolean[] default '{}',
+    n_lane text[] default '{}',
+    n_actor text[] default '{}',
+    n_correlation text[] default '{}',
+    n_causation text[] default '{}',
+    n_thread text[] default '{}',
+    n_subject text[] default '{}',
+    n_metadata text[] default '{}',
+    t_of integer[] default '{}',
+    t_tag text[] default '{}',
+    out answers integer[]
+)
+language plpgsql volatile
+set enable_seqscan = off
+set enable_nestloop = off
+set plan_cache_mode = force_generic_plan
+set lock_timeout = '5s'
+as $$
+declare
+    moment bigint := stepfast.now_ms();
+    wakes_now integer[];
+    stirred uuid[];
+    chosen uuid[];
+begin
+    -- The fence: every task this batch speaks for, its own runs and the parents it may wake, is locked in one order.
+    with locked as materialized (
+        select t.run_id, t.token, t.worker_id, t.wakes
+          from stepfast.task t
+         where t.run_id = any (d_run || o_parent)
+         order by t.run_id
+           for no key update
+    )
+    select array_agg(
+               (l.token is not null and l.token = d_token[i] and l.worker_id is not distinct from d_worker[i])::integer
+               order by i),
+           array_agg(l.wakes order by i)
+      into answers, wakes_now
+      from generate_series(1, cardinality(d_run)) i
+      left join locked l on l.run_id = d_run[i];
+
+    for i in 1 .. cardinality(a_first) loop
+        if exists (
+            select from stepfast.event e where e.run_id = d_run[i] and e.seq = a_first[i] and e.token = d_token[i]
+        ) then
+            answers[i] := 3;
+        end if;
+    end loop;
+
+    for i in 1 .. cardinality(p_of) loop
+        if answers[p_of[i]] = 1 and p_wakes[i] <> wakes_now[p_of[i]] then
+            answers[p_of[i]] := 2;
+        end if;
+    end loop;
+
+    if cardinality(r_of) > 0 then
+        insert into stepfast.step (
+            run_id, seq, tenant, generation, path, name, count, kind, state, attempt, digest, input, value, error,
+            started_at, ended_at, due_at, token
+        )
+        select d_run[r_of[i]], r_seq[i], d_tenant[r_of[i]], d_generation[r_of[i]], r_path[i], r_name[i], r_count[i],
+               r_kind[i], r_state[i], r_attempt[i], r_digest[i], r_input[i], r_value[i], r_error[i], r_started[i],
+               r_ended[i], r_due[i], d_token[r_of[i]]
+          from generate_series(1, cardinality(r_of)) i
+         where answers[r_of[i]] = 1;
+    end if;
+
+    insert into stepfast.event (run_id, seq, tenant, generation, type, at, step, attempt, token, actor, data)
+    select d_run[e_of[i]], e_seq[i], d_tenant[e_of[i]], d_generation[e_of[i]], e_type[i], e_at[i], e_step[i],
+           e_attempt[i], d_token[e_of[i]], e_actor[i], e_data[i]
+      from generate_series(1, cardinality(e_of)) i
+     where answers[e_of[i]] = 1;
+
+    for i in 1 .. cardinality(c_of) loop
+        if answers[c_of[i]] = 1 then
+            delete from stepfast.wait w where w.run_id = d_run[c_of[i]] and w.wait_id = c_id[i];
+        end if;
+    end loop;
+
+    for i in 1 .. cardinality(i_of) loop
+        if answers[i_of[i]] = 1 then
+            delete from stepfast.inbox m where m.run_id = d_run[i_of[i]] and m.n = i_n[i];
+        end if;
+    end loop;
+
+    if cardinality(w_of) > 0 then
+        insert into stepfast.wait (
+            run_id, wait_id, tenant, generation, kind, name, path, count, opened_at, due_at, need, spare
+        )
+        select d_run[w_of[i]], w_id[i], d_tenant[w_of[i]], d_generation[w_of[i]], w_kind[i], w_name[i], w_path[i],
+               w_count[i], moment, moment + w_due_in[i], w_need[i], w_spare[i]
+          from generate_series(1, cardinality(w_of)) i
+         where answers[w_of[i]] = 1;
+    end if;
+
+    if cardinality(n_of) > 0 then
+        perform stepfast.start_runs(
+            null, array(select answers[n_of[i]] = 1 from generate_series(1, cardinality(n_of)) i order by i),
+            n_id, n_tenant, n_workflow, n_version, n_kind, n_queue, n_code, n_priority, n_input, n_digest, n_key,
+            n_delay, n_timeout, n_parent, n_parent_wait, n_leave, n_lane, n_actor, n_correlation, n_causation,
+            n_thread, n_subject, n_metadata, t_of, t_tag);
+    end if;
+
+    if cardinality(p_of) > 0 then
+        chosen := array(
+            select d_run[p_of[i]]
+              from generate_series(1, cardinality(p_of)) i
+             where answers[p_of[i]] = 1 and p_wakes[i] is not null
+        );
+        update stepfast.task t
+           set state = 'waiting',
+               worker_id = null,
+               due_at = (select min(w.due_at) from stepfast.wait w where w.run_id = t.run_id),
+               since_at = moment
+         where t.run_id = any (chosen);
+        for i in 1 .. cardinality(p_of) loop
+            continue when answers[p_of[i]] <> 1 or p_wakes[i] is not null;
+            update stepfast.task t
+               set state = case when p_delay[i] > 0 then 'waiting' else 'ready' end,
+                   worker_id = null,
+                   token = t.token + 1,
+                   due_at = case when p_delay[i] > 0 then moment + p_delay[i] end,
+                   since_at = moment
+             where t.run_id = d_run[p_of[i]];
+            if p_delay[i] > 0 then
+                insert into stepfast.wait (
+                    run_id, wait_id, tenant, generation, kind, name, path, count, opened_at, due_at
+                )
+                values (
+                    d_run[p_of[i]], 0, d_tenant[p_of[i]], d_generation[p_of[i]], 'backoff', 'backoff', '', 0, moment,
+                    moment + p_delay[i]
+                );
+            end if;
+        end loop;
+    end if;
+
+    if cardinality(o_of) > 0 then
+        insert into stepfast.outcome (run_id, generation, tenant, state, value, error, seq, token, ended_at)
+        select d_run[o_of[i]], d_generation[o_of[i]], d_tenant[o_of[i]], o_state[i], o_value[i], o_error[i], o_seq[i],
+               d_token[o_of[i]], o_ended[i]
+          from generate_series(1, cardinality(o_of)) i
+         where answers[o_of[i]] = 1;
+        chosen := array(
+            select d_run[o_of[i]] from generate_series(1, cardinality(o_of)) i where answers[o_of[i]] = 1
+        );
+        delete from stepfast.task t where t.run_id = any (chosen);
+        delete from stepfast.wait w where w.run_id = any (chosen);
+        -- Whatever is delivered raises `wakes`, so a run that was never woken has an empty inbox.
+        stirred := array(
+            select d_run[o_of[i]] from generate_series(1, cardinality(o_of)) i
+             where answers[o_of[i]] = 1 and wakes_now[o_of[i]] > 0
+        );
+        if cardinality(stirred) > 0 then
+            delete from stepfast.inbox m where m.run_id = any (stirred);
+        end if;
+        if exists (select from unnest(o_parent) u where u is not null) then
+            perform stepfast.join_ends(array_agg(o_parent[i]), array_agg(o_wait[i]), array_agg(o_state[i]), moment)
+               from generate_series(1, cardinality(o_of)) i
+              where answers[o_of[i]] = 1 and o_parent[i] is not null;
+        end if;
+    end if;
+
+    if cardinality(l_of) > 0 then
+        insert into stepfast.dead_letter (
+            run_id, generation, tenant, workflow, version, step, error_type, message, recorded_at
+        )
+        select d_run[l_of[i]], d_generation[l_of[i]], d_tenant[l_of[i]], l_workflow[i], l_version[i], l_step[i],
+               l_error_type[i], l_message[i], moment
+          from generate_series(1, cardinality(l_of)) i
+         where answers[l_of[i]] = 1;
+    end if;
+end
+$$;

@@ -1,0 +1,347 @@
+-- Claiming: cost follows what is taken, never how much stands in line.
+
+-- Waiting tasks of a queue that are due join the line, a bounded number at a time.
+create function stepfast.promote(p_queue text, moment bigint) returns void
+language plpgsql volatile
+as $$
+begin
+    update stepfast.task t
+       set state = 'ready', due_at = null, since_at = moment
+     where t.run_id = any (array(
+               select d.run_id
+                 from stepfast.task d
+                where d.queue = p_queue
+                  and d.state = 'waiting'
+                  and not d.hold
+                  and d.due_at <= moment
+                order by d.due_at
+                limit 1000
+                  for update skip locked
+           ));
+end
+$$;
+
+-- The first `p_limit` tenants from `p_from` on, up to `p_until` if given, that have ready tasks for one of the codes, in
+-- order; a tenant with several such codes comes several times. For each code it is a walk that reads one index entry
+-- for each tenant: neither a long line nor code that this worker lacks costs anything.
+create function stepfast.walk_tenants(
+    p_queue text,
+    p_codes text[],
+    p_from text,
+    p_until text,
+    p_limit integer,
+    out tenants text[],
+    out codes text[],
+    out total integer
+)
+language plpgsql volatile
+as $$
+begin
+    with pair as (
+        select w.tenant, c.code, dense_rank() over (order by w.tenant) as turn
+          from (select distinct u.code from unnest(p_codes) u(code)) c
+         cross join lateral (
+              with recursive walk as (
+                  (
+                      select t.tenant, 1 as n
+                        from stepfast.task t
+                       where t.queue = p_queue
+                         and t.code = c.code
+                         and t.tenant >= p_from
+                         and t.state = 'ready'
+                         and not t.hold
+                       order by t.tenant
+                       limit 1
+                  )
+                  union all
+                  select f.tenant, w.n + 1
+                    from walk w
+                   cross join lateral (
+                        select t.tenant
+                          from stepfast.task t
+                         where t.queue = p_queue
+                           and t.code = c.code
+                           and t.tenant > w.tenant
+                           and t.state = 'ready'
+                           and not t.hold
+                         order by t.tenant
+                         limit 1
+                   ) f
+                   where w.n < p_limit and (p_until is null or w.tenant < p_until)
+              )
+              select walk.tenant from walk where p_until is null or walk.tenant <= p_until
+         ) w
+    )
+    select coalesce(array_agg(p.tenant order by p.turn, p.code), '{}'),
+           coalesce(array_agg(p.code order by p.turn, p.code), '{}'),
+           coalesce(max(p.turn), 0)
+      into tenants, codes, total
+      from pair p
+     where p.turn <= p_limit;
+end
+$$;
+
+-- The same for a worker that serves some tenants only: it looks at those and no others.
+create function stepfast.look_at_tenants(
+    p_queue text,
+    p_codes text[],
+    p_tenants text[],
+    p_from text,
+    p_until text,
+    p_limit integer,
+    out tenants text[],
+    out codes text[],
+    out total integer
+)
+language plpgsql volatile
+as $$
+begin
+    with pair as (
+        select o.tenant, c.code, dense_rank() over (order by o.tenant) as turn
+          from (select distinct u.tenant collate "C" as tenant from unnest(p_tenants) u(tenant)) o
+         cross join (select distinct u.code from unnest(p_codes) u(code)) c
+         where o.tenant >= p_from
+           and (p_until is null or o.tenant <= p_until)
+           and (
+               select true
+                 from stepfast.task t
+                where t.queue = p_queue and t.code = c.code and t.tenant = o.tenant and t.state = 'ready' and not t.hold
+                limit 1
+           )
+    )
+    select coalesce(array_agg(p.tenant order by p.turn, p.code), '{}'),
+           coalesce(array_agg(p.code order by p.turn, p.code), '{}'),
+           coalesce(max(p.turn), 0)
+      into tenants, codes, total
+      from pair p
+     where p.turn <= p_limit;
+end
+$$;
+
+-- The first tenants after `p_after`, going round to that tenant itself. `reached` is the last tenant of the round so
+-- far, null at its turning point, and `wrapped` says that the round has passed that.
+create function stepfast.next_tenants(
+    p_queue text,
+    p_codes text[],
+    p_tenants text[],
+    p_after text,
+    p_limit integer,
+    inout reached text,
+    inout wrapped boolean,
+    out tenants text[],
+    out codes text[],
+    out total integer
+)
+language plpgsql volatile
+as $$
+declare
+    start text;
+    part record;
+begin
+    tenants := '{}';
+    codes := '{}';
+    total := 0;
+    loop
+        -- No text lies between one and the same with this least character behind it.
+        start := coalesce(reached || chr(1), '');
+        if p_tenants is null then
+            part := stepfast.walk_tenants(
+                p_queue, p_codes, start, case when wrapped then p_after end, p_limit - total);
+        else
+            part := stepfast.look_at_tenants(
+                p_queue, p_codes, p_tenants, start, case when wrapped then p_after end, p_limit - total);
+        end if;
+        tenants := tenants || part.tenants;
+        codes := codes || part.codes;
+        total := total + part.total;
+        if part.total > 0 then
+            reached := part.tenants[cardinality(part.tenants)];
+        end if;
+        exit when total = p_limit or wrapped;
+        wrapped := true;
+        reached := null;
+    end loop;
+end
+$$;
+
+-- Locks up to `p_room` ready tasks of a queue, in turn over tenants after `p_after`, by place within each.
+create function stepfast.pick(
+    p_queue text, p_room integer, p_after text, p_codes text[], p_burst integer, p_tenants text[]
+) returns uuid[]
+language plpgsql volatile
+as $$
+declare
+    picked uuid[] := '{}';
+    batch uuid[];
+    room integer := p_room;
+    share integer := p_burst;
+    want integer := (p_room + p_burst - 1) / p_burst;
+    reached text := p_after;
+    wrapped boolean := false;
+    line record;
+    first integer;
+    last integer;
+begin
+    while room > 0 loop
+        line := stepfast.next_tenants(p_queue, p_codes, p_tenants, p_after, want, reached, wrapped);
+        exit when line.total = 0;
+        reached := line.reached;
+        wrapped := line.wrapped;
+        -- A few tenants share the room, so that one alone is not held to the burst.
+        if line.total < want then
+            share := greatest(p_burst, (room + line.total - 1) / line.total);
+        end if;
+        first := 1;
+        while room > 0 and first <= cardinality(line.tenants) loop
+            last := first;
+            while line.tenants[last + 1] = line.tenants[first] loop
+                last := last + 1;
+            end loop;
+            batch := array(
+                select x.run_id
+                  from unnest(line.codes[first:last]) c
+                 cross join lateral (
+                      select t.run_id, t.place
+                        from stepfast.task t
+                       where t.queue = p_queue
+                         and t.code = c
+                         and t.tenant = line.tenants[first]
+                         and t.state = 'ready'
+                         and not t.hold
+                       order by t.place, t.run_id
+                       limit least(share, room)
+                         for update skip locked
+                 ) x
+                 order by x.place, x.run_id
+                 limit least(share, room)
+            );
+            picked := picked || batch;
+            room := room - cardinality(batch);
+            first := last + 1;
+        end loop;
+        exit when line.total < want;
+        want := room;
+    end loop;
+    return picked;
+end
+$$;
+
+-- Leases ready tasks to a worker that is alive: up to `q_room[i]` of queue `q_name[i]`, after tenant `q_after[i]`.
+create function stepfast.claim(
+    c_worker uuid,
+    q_name text[],
+    q_room integer[],
+    q_after text[],
+    c_codes text[],
+    c_burst integer,
+    c_tenants text[],
+    out claimed uuid[],
+    out next_due_at bigint
+)
+language plpgsql volatile
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan
+set lock_timeout = '5s'
+as $$
+declare
+    moment bigint := stepfast.now_ms();
+    c_label text;
+    leased uuid[];
+    due bigint;
+begin
+    claimed := '{}';
+    select w.label into c_label from stepfast.worker w where w.worker_id = c_worker and w.dead_at is null;
+    if not found then
+        return;
+    end if;
+    for i in 1 .. cardinality(q_name) loop
+        perform stepfast.promote(q_name[i], moment);
+        claimed := claimed || stepfast.pick(q_name[i], q_room[i], q_after[i], c_codes, c_burst, c_tenants);
+        select min(t.due_at)
+          into due
+          from stepfast.task t
+         where t.queue = q_name[i] and t.state = 'waiting' and t.due_at is not null and not t.hold;
+        next_due_at := least(next_due_at, due);
+    end loop;
+    if cardinality(claimed) = 0 then
+        return;
+    end if;
+
+    -- A second look, in a snapshot that is younger than the locks.
+    with taken as (
+        update stepfast.task t
+           set state = 'leased', worker_id = c_worker, token = t.token + 1, claims = t.claims + 1, due_at = null,
+               since_at = moment
+         where t.run_id = any (claimed) and t.state = 'ready' and not t.hold
+        returning t.run_id
+    )
+    select array_agg(k.run_id) into leased from taken k;
+    if cardinality(leased) is distinct from cardinality(claimed) then
+        claimed := array(
+            select u.run_id from unnest(claimed) with ordinality u(run_id, n) where u.run_id = any (leased) order by u.n
+        );
+    end if;
+
+    delete from stepfast.wait w where w.run_id = any (claimed) and w.kind in ('delay', 'backoff');
+    insert into stepfast.event (run_id, seq, tenant, generation, type, at, token, data)
+    select t.run_id,
+           1 + coalesce((select max(e.seq) from stepfast.event e where e.run_id = t.run_id), 0),
+           t.tenant, t.generation, 'claimed', moment, t.token, stepfast.claimed_data(c_worker, c_label)
+      from stepfast.task t
+     where t.run_id = any (claimed);
+end
+$$;
+
+-- What their holder must know of runs, in the order asked for.
+create function stepfast.held_runs(h_runs uuid[])
+returns table (
+    run_id text, tenant text, workflow text, version integer, kind text, queue text, generation integer, token integer,
+    worker_id text, input text, wakes integer, hold boolean, claims integer, crashes integer, last_seq integer,
+    last_event integer, queued_at bigint, deadline_at bigint, parent_id text, parent_wait integer, actor text,
+    correlation_id text, causation_id text, thread_id text, subject text, metadata text
+)
+language plpgsql volatile
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan
+as $$
+begin
+    return query
+    select t.run_id::text, t.tenant, r.workflow, coalesce(g.version, r.version), r.kind, t.queue, t.generation,
+           t.token, t.worker_id::text, coalesce(g.input, r.input), t.wakes, t.hold, t.claims, t.crashes,
+           coalesce((select max(s.seq) from stepfast.step s where s.run_id = t.run_id), 0),
+           coalesce((select max(e.seq) from stepfast.event e where e.run_id = t.run_id), 0),
+           r.queued_at, t.deadline_at, r.parent_id::text, r.parent_wait, r.actor, r.correlation_id, r.causation_id,
+           r.thread_id, r.subject, r.metadata
+      from unnest(h_runs) with ordinality u(run_id, n)
+      join stepfast.task t on t.run_id = u.run_id
+      join stepfast.run r on r.run_id = u.run_id
+      left join stepfast.generation g on g.run_id = t.run_id and g.generation = t.generation
+     order by u.n;
+end
+$$;
+
+-- The records of runs that are not superseded.
+create function stepfast.records(h_runs uuid[])
+returns table (
+    run_id text, path text, name text, count integer, kind text, state text, attempt integer, digest text, input text,
+    value text, error text, started_at bigint, ended_at bigint, due_at bigint, seq integer
+)
+language plpgsql volatile
+set enable_seqscan = off
+set plan_cache_mode = force_generic_plan
+as $$
+begin
+    return query
+    select s.run_id::text, s.path, s.name, s.count, s.kind, s.state, s.attempt, s.digest, s.input, s.value, s.error,
+           s.started_at, s.ended_at, s.due_at, s.seq
+      from stepfast.step s
+     where s.run_id = any (h_runs) and s.superseded_by is null
+     order by s.run_id, s.seq;
+end
+$$;

@@ -1,0 +1,295 @@
+-- Workers: announcing, heartbeats, leaving, and what becomes of the runs of those that died.
+
+-- Announces a worker, or hears again what it is; one that was buried stays dead, as its runs may not be back yet.
+create function stepfast.enrol(
+    k_worker uuid, k_label text, k_host text, k_pid integer, k_queues text, k_codes text, k_lease bigint
+) returns bigint
+language plpgsql volatile
+set lock_timeout = '5s'
+as $$
+declare
+    moment bigint := stepfast.now_ms();
+begin
+    insert into stepfast.worker (worker_id, label, host, pid, queues, codes, lease_ms, started_at, seen_at)
+    values (k_worker, k_label, k_host, k_pid, k_queues, k_codes, k_lease, moment, moment)
+        on conflict (worker_id) do update
+       set label = excluded.label, host = excluded.host, pid = excluded.pid, queues = excluded.queues,
+           codes = excluded.codes, lease_ms = excluded.lease_ms, seen_at = excluded.seen_at
+     where worker.dead_at is null;
+    return moment;
+end
+$$;
+
+-- A heartbeat, answered with what the worker holds by our account.
+create function stepfast.beat(
+    k_worker uuid,
+    out moment bigint,
+    out alive boolean,
+    out run_ids text[],
+    out tokens integer[],
+    out wakes integer[],
+    out holds boolean[]
+)
+language plpgsql volatile
+set enable_seqscan = off
+set plan_cache_mode = force_generic_plan
+set lock_timeout = '5s'
+as $$
+begin
+    moment := stepfast.now_ms();
+    update stepfast.worker w set seen_at = moment where w.worker_id = k_worker and w.dead_at is null;
+    alive := found;
+    select coalesce(array_agg(t.run_id::text order by t.run_id), '{}'),
+           coalesce(array_agg(t.token order by t.run_id), '{}'),
+           coalesce(array_agg(t.wakes order by t.run_id), '{}'),
+           coalesce(array_agg(t.hold order by t.run_id), '{}')
+      into run_ids, tokens, wakes, holds
+      from stepfast.task t
+     where t.worker_id = k_worker and t.state = 'leased';
+end
+$$;
+
+-- A worker leaves: nothing waits for its lease, and no crash is counted.
+create function stepfast.retire(k_worker uuid) returns text[]
+language plpgsql volatile
+set enable_seqscan = off
+set plan_cache_mode = force_generic_plan
+set lock_timeout = '5s'
+as $$
+declare
+    moment bigint := stepfast.now_ms();
+    returned uuid[];
+begin
+    update stepfast.worker w set dead_at = moment where w.worker_id = k_worker and w.dead_at is null;
+    returned := array(
+        select t.run_id
+          from stepfast.task t
+         where t.worker_id = k_worker and t.state = 'leased'
+         order by t.run_id
+           for no key update
+    );
+    update stepfast.task t
+       set state = 'ready', worker_id = null, token = t.token + 1, since_at = moment
+     where t.run_id = any (returned);
+    insert into stepfast.event (run_id, seq, tenant, generation, type, at, token, data)
+    select t.run_id,
+           1 + coalesce((select max(e.seq) from stepfast.event e where e.run_id = t.run_id), 0),
+           t.tenant, t.generation, 'handed_back', moment, t.token,
+           format('{"reason": "its worker left", "worker": "%s"}', k_worker)
+      from stepfast.task t
+     where t.run_id = any (returned);
+    return returned::text[];
+end
+$$;
+
+-- The workers that hold tasks but are dead or unknown, each locked unless another pass has it: a walk that reads one
+-- index entry for each worker.
+create function stepfast.dead_holders() returns uuid[]
+language plpgsql volatile
+as $$
+declare
+    holders uuid[];
+    gone uuid[];
+    unknown uuid[];
+begin
+    with recursive holder as (
+        (
+            select t.worker_id
+              from stepfast.task t
+             where t.state = 'leased'
+             order by t.worker_id
+             limit 1
+        )
+        union all
+        select n.worker_id
+          from holder h
+         cross join lateral (
+              select t.worker_id
+                from stepfast.task t
+               where t.state = 'leased' and t.worker_id > h.worker_id
+               order by t.worker_id
+               limit 1
+         ) n
+    )
+    select array_agg(h.worker_id) into holders from holder h;
+    gone := array(
+        select w.worker_id
+          from stepfast.worker w
+         where w.worker_id = any (holders) and w.dead_at is not null
+         order by w.worker_id
+           for no key update skip locked
+    );
+    unknown := array(
+        select u
+          from unnest(holders) u
+         where not exists (select from stepfast.worker w where w.worker_id = u)
+    );
+    return gone || unknown;
+end
+$$;
+
+-- Ends a run whose crash budget is spent; its task and, if it has one, its parent's are locked.
+create function stepfast.fail_for_crashes(
+    k_run uuid, k_seq integer, k_token integer, k_error text, k_error_type text, k_message text, moment bigint
+) returns void
+language plpgsql volatile
+as $$
+declare
+    lost record;
+    failed_seq integer := k_seq;
+begin
+    select t.tenant, t.generation, r.workflow, coalesce(g.version, r.version) as version, r.parent_id, r.parent_wait
+      into strict lost
+      from stepfast.task t
+      join stepfast.run r on r.run_id = t.run_id
+      left join stepfast.generation g on g.run_id = t.run_id and g.generation = t.generation
+     where t.run_id = k_run;
+    if lost.parent_id is null then
+        insert into stepfast.event (run_id, seq, tenant, generation, type, at, token)
+        values (k_run, k_seq, lost.tenant, lost.generation, 'dlq_pending', moment, k_token),
+               (k_run, k_seq + 1, lost.tenant, lost.generation, 'dlq_recorded', moment, k_token);
+        insert into stepfast.dead_letter (
+            run_id, generation, tenant, workflow, version, error_type, message, recorded_at
+        )
+        values (k_run, lost.generation, lost.tenant, lost.workflow, lost.version, k_error_type, k_message, moment);
+        failed_seq := k_seq + 2;
+    end if;
+    insert into stepfast.event (run_id, seq, tenant, generation, type, at, token, data)
+    values (k_run, failed_seq, lost.tenant, lost.generation, 'failed', moment, k_token,
+            format('{"error_type": %s, "message": %s}', to_json(k_error_type), to_json(k_message)));
+    insert into stepfast.outcome (run_id, generation, tenant, state, error, seq, token, ended_at)
+    values (k_run, lost.generation, lost.tenant, 'failed', k_error, failed_seq, k_token, moment);
+    delete from stepfast.task t where t.run_id = k_run;
+    delete from stepfast.wait w where w.run_id = k_run;
+    delete from stepfast.inbox m where m.run_id = k_run;
+    if lost.parent_id is not null then
+        perform stepfast.join_ends(array[lost.parent_id], array[lost.parent_wait], array['failed'], moment);
+    end if;
+end
+$$;
+
+-- Buries workers whose lease ran out, and gives runs of dead workers back to the line, about `at_most` of them.
+create function stepfast.upkeep(
+    may_bury boolean,
+    max_crashes integer,
+    at_most integer,
+    verdict_error text,
+    verdict_type text,
+    verdict_message text,
+    out buried text[],
+    out returned text[],
+    out failed text[]
+)
+language plpgsql volatile
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan
+set lock_timeout = '5s'
+as $$
+declare
+    moment bigint := stepfast.now_ms();
+    holders uuid[];
+    holder uuid;
+    held uuid[];
+    lost uuid[] := '{}';
+    alone uuid[] := '{}';
+    parents uuid[];
+    locked uuid[];
+    room integer := at_most;
+    one record;
+begin
+    buried := '{}';
+    returned := '{}';
+    failed := '{}';
+    if may_bury then
+        -- Whoever beats at this moment has its row locked, and lives.
+        with late as materialized (
+            select w.worker_id
+              from stepfast.worker w
+             where w.dead_at is null and w.seen_at + w.lease_ms < moment
+             order by w.worker_id
+               for no key update skip locked
+        ), gone as (
+            update stepfast.worker w
+               set dead_at = moment
+              from late
+             where w.worker_id = late.worker_id
+            returning w.worker_id
+        )
+        select coalesce(array_agg(g.worker_id::text order by g.worker_id), '{}') into buried from gone g;
+    end if;
+
+    holders := stepfast.dead_holders();
+    foreach holder in array holders loop
+        exit when room <= 0;
+        -- One more than there is room for is taken along: a run that is left over must not look as if it had been alone.
+        held := array(
+            select t.run_id
+              from stepfast.task t
+             where t.worker_id = holder and t.state = 'leased'
+             order by t.run_id
+             limit room + 2
+        );
+        if cardinality(held) = 1 then
+            alone := alone || held;
+        elsif cardinality(held) = room + 2 then
+            held := held[1:room];
+        end if;
+        lost := lost || held;
+        room := room - cardinality(held);
+    end loop;
+    if cardinality(lost) = 0 then
+        return;
+    end if;
+
+    parents := array(
+        select r.parent_id
+          from stepfast.task t
+          join stepfast.run r on r.run_id = t.run_id
+         where t.run_id = any (lost)
+           and t.strikes + (t.run_id = any (alone))::integer >= max_crashes
+           and r.parent_id is not null
+    );
+    locked := array(
+        select t.run_id
+          from stepfast.task t
+         where t.run_id = any (lost || parents)
+         order by t.run_id
+           for no key update skip locked
+    );
+    for one in
+        select t.run_id, t.tenant, t.generation, t.token + 1 as token, t.worker_id, t.crashes + 1 as crashes,
+               t.strikes + (t.run_id = any (alone))::integer as strikes,
+               1 + coalesce((select max(e.seq) from stepfast.event e where e.run_id = t.run_id), 0) as seq,
+               r.parent_id
+          from stepfast.task t
+          join stepfast.run r on r.run_id = t.run_id
+         where t.run_id = any (locked)
+           and t.run_id = any (lost)
+           and t.state = 'leased'
+           and t.worker_id = any (holders)
+         order by t.run_id
+    loop
+        -- A parent that is busy just now would have to be waited for, out of order: the next pass will find both.
+        continue when one.strikes >= max_crashes
+                  and one.parent_id <> all (locked)
+                  and exists (select from stepfast.task p where p.run_id = one.parent_id);
+        insert into stepfast.event (run_id, seq, tenant, generation, type, at, token, data)
+        values (one.run_id, one.seq, one.tenant, one.generation, 'reaped', moment, one.token,
+                format('{"worker": "%s", "crashes": %s}', one.worker_id, one.crashes));
+        if one.strikes >= max_crashes then
+            perform stepfast.fail_for_crashes(
+                one.run_id, one.seq + 1, one.token, verdict_error, verdict_type, verdict_message, moment);
+            failed := failed || one.run_id::text;
+        else
+            update stepfast.task t
+               set state = 'ready', worker_id = null, token = one.token, crashes = one.crashes, strikes = one.strikes,
+                   since_at = moment
+             where t.run_id = one.run_id;
+            returned := returned || one.run_id::text;
+        end if;
+    end loop;
+end
+$$;

@@ -1,0 +1,83 @@
+"""What PostgreSQL and the network complain about, as errors that name the database, its state and the next step."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from stepfast.kernel.errors import (
+    KeyReused,
+    RowsRefused,
+    StepfastError,
+    StoreMismatch,
+    StoreUnavailable,
+    StoreUnusable,
+)
+from stepfast.stores.postgres.driver import InterfaceError, PostgresError, sqlstate
+
+# What a call to the database can fail with; anything else is a mistake of ours and stays as it is.
+FAILURES = (PostgresError, InterfaceError, OSError, TimeoutError, EOFError)
+
+KEY_REUSED = "SF001"
+# A prepared statement that is not there, or is there already: a pooler hands our statements to changing sessions.
+NOT_OUR_SESSION = frozenset({"26000", "42P05"})
+# How often a call is tried that failed in a way that left nothing behind. Deadlocks and serialization failures pass; a
+# row that exists already may be our own, from a try whose answer was lost, and is found by a second look.
+TRIES = {"40P01": 5, "40001": 5, "23505": 2, "26000": 2, "42P05": 2}
+
+_REFUSED_CLASSES = frozenset({"22", "23", "54"})
+# Connection, resources, operator (shut down, cancelled), locks that were not given in time, the loser of a failover.
+_AWAY_CLASSES = frozenset({"08", "40", "53", "55", "57"})
+_READ_ONLY = "25006"
+_NO_SCHEMA = frozenset({"3F000", "42P01", "42703", "42883"})
+_AT_THE_DOOR = {
+    "28P01": "refuses the password. Check user and password in the database URL.",
+    "28000": "refuses the user. Check user and password in the database URL, and pg_hba.conf of the server.",
+    "3D000": "has no such database. Create it with `createdb`, or check the name in the database URL.",
+    "53300": "has no connection to spare. Close some, or raise max_connections of the server.",
+    "57P03": "is starting up or shutting down. Try again in a moment.",
+}
+
+
+def place(url: str) -> str:
+    """The database as errors name it: host, port and name, never the password."""
+    parts = urlsplit(url)
+    options = parse_qs(parts.query)
+    host = parts.hostname or options.get("host", ["localhost"])[0]
+    port = f":{parts.port}" if parts.port else ""
+    name = unquote(parts.path.removeprefix("/")) or options.get("dbname", ["(default)"])[0]
+    return f"The PostgreSQL database {name!r} on {host}{port}"
+
+
+def explained(where: str, problem: BaseException) -> StepfastError:
+    """The error of the kernel for a call that failed."""
+    state = sqlstate(problem)
+    if state == KEY_REUSED:
+        return KeyReused(str(problem))
+    if state[:2] in _REFUSED_CLASSES:
+        return RowsRefused(f"{where} refuses a row ({state}: {problem}). Nothing of its batch was written.")
+    if state in _NO_SCHEMA:
+        return StoreMismatch(f"{where} lacks a table or function ({problem}). Run `stepfast migrate`.")
+    if not state or state[:2] in _AWAY_CLASSES or state == _READ_ONLY:
+        return StoreUnavailable(f"{where} did not answer ({_said(problem)}). Check that the server is up; try again.")
+    return StoreUnusable(f"{where} cannot do what it was asked ({state}: {problem}). Run `stepfast doctor`.")
+
+
+def explained_at_the_door(where: str, problem: BaseException) -> StepfastError:
+    """The error of the kernel for a connection that could not be made."""
+    advice = _AT_THE_DOOR.get(sqlstate(problem))
+    if advice is not None:
+        return StoreUnavailable(f"{where} {advice}")
+    return StoreUnavailable(
+        f"{where} cannot be reached ({_said(problem)}). Check that the server is up, and host and port in the "
+        "database URL."
+    )
+
+
+def breaks_the_connection(problem: BaseException) -> bool:
+    """Whether the connection must not be used again: it is gone, or leads to a server that is of no use."""
+    state = sqlstate(problem)
+    return not state or state[:2] in ("08", "53", "57") or state == _READ_ONLY or state in NOT_OUR_SESSION
+
+
+def _said(problem: BaseException) -> str:
+    return str(problem) or type(problem).__name__

@@ -1,0 +1,44 @@
+"""What is read back: by the cold statements that both stores share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, TypeVar
+
+from stepfast.kernel.ids import RunId
+from stepfast.kernel.views import OutcomeView
+from stepfast.stores import rows
+from stepfast.stores.postgres.driver import Row
+from stepfast.stores.postgres.lines import Pool
+from stepfast.stores.statements import Numbered, narrowed, numbered, shared_statements
+
+T = TypeVar("T")
+
+# `get_outcome` for many runs at once.
+OUTCOMES = """
+select distinct on (o.run_id) o.run_id, o.generation, o.state, o.value, o.error, o.ended_at
+  from stepfast.outcome o
+ where o.run_id = any ($1::uuid[])
+   and not exists (select 1 from stepfast.task t where t.run_id = o.run_id)
+ order by o.run_id, o.generation desc
+"""
+
+
+async def read(pool: Pool, name: str, parameters: dict[str, Any], view: Callable[[Row], T]) -> list[T]:
+    """The rows of a shared statement, each as its view."""
+    given = frozenset(parameter for parameter, value in parameters.items() if value is not None)
+    statement = _statement(name, given)
+    found = await pool.fetch(statement.text, [parameters[parameter] for parameter in statement.names])
+    return [view(row) for row in found]
+
+
+def outcomes_by_run(answer: Sequence[Row]) -> dict[RunId, OutcomeView]:
+    """The outcome of each run that has one."""
+    views = [rows.outcome_view(row) for row in answer]
+    return {view.run_id: view for view in views}
+
+
+@cache
+def _statement(name: str, given: frozenset[str]) -> Numbered:
+    return numbered(narrowed(shared_statements()[name], given))

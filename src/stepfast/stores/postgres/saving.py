@@ -1,0 +1,217 @@
+"""Decisions as columns, and the call that saves them: a statement names only the parts that its batch has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import chain
+
+from stepfast.kernel.decisions import Decision, HandBack, Park
+from stepfast.kernel.ports import Saving
+from stepfast.stores.postgres.driver import Row
+from stepfast.stores.postgres.starting import RUN_COLUMNS, Column, named_arguments, run_columns
+
+# By the numbers that `stepfast.save` answers with; what an earlier call has saved is saved.
+_ANSWERS = (Saving.LOST, Saving.SAVED, Saving.WOKEN, Saving.SAVED)
+
+# A token that was never handed out.
+_NO_TOKEN = -1
+
+
+def save_call(decisions: Sequence[Decision], again: bool) -> tuple[str, list[Column]]:
+    """The statement that saves a batch, and its arguments."""
+    parts = {name: columns for name, turn in _PARTS.items() if (columns := turn(decisions))}
+    if again:
+        parts["again"] = [[decision.first_event for decision in decisions]]
+    return _statement(tuple(parts)), list(chain.from_iterable(parts.values()))
+
+
+def savings(rows: Sequence[Row]) -> list[Saving]:
+    """The answer to each decision."""
+    return [_ANSWERS[number] for number in rows[0][0]]
+
+
+def _fences(decisions: Sequence[Decision]) -> list[Column]:
+    run_ids, tokens, workers = zip(*[decision.fence for decision in decisions], strict=True)
+    if len(set(run_ids)) < len(run_ids):
+        tokens = _without_late(decisions)
+    tenants = [decision.tenant for decision in decisions]
+    return [run_ids, tokens, workers, tenants, [decision.generation for decision in decisions]]
+
+
+def _without_late(decisions: Sequence[Decision]) -> tuple[int, ...]:
+    """The tokens, except of decisions that follow one by which their run was ended or given away."""
+    given_away: set[str] = set()
+    tokens = []
+    for decision in decisions:
+        run_id, token, _ = decision.fence
+        tokens.append(_NO_TOKEN if run_id in given_away else token)
+        if decision.outcome is not None or decision.release is not None:
+            given_away.add(run_id)
+    return tuple(tokens)
+
+
+def _events(decisions: Sequence[Decision]) -> list[Column]:
+    owners = [of for of, decision in enumerate(decisions, start=1) for _ in decision.events]
+    numbers = [
+        number
+        for decision in decisions
+        for number in range(decision.first_event, decision.first_event + len(decision.events))
+    ]
+    return [owners, numbers, *zip(*[event for decision in decisions for event in decision.events], strict=True)]
+
+
+def _records(decisions: Sequence[Decision]) -> list[Column]:
+    records = [record for decision in decisions for record in decision.records]
+    if not records:
+        return []
+    owners = [of for of, decision in enumerate(decisions, start=1) for _ in decision.records]
+    numbers = [
+        number
+        for decision in decisions
+        for number in range(decision.first_seq, decision.first_seq + len(decision.records))
+    ]
+    calls, *columns, _ = zip(*records, strict=True)
+    return [owners, numbers, *zip(*calls, strict=True), *columns]
+
+
+def _outcomes(decisions: Sequence[Decision]) -> list[Column]:
+    ends = [(of, decision, end) for of, decision in enumerate(decisions, start=1) if (end := decision.outcome)]
+    if not ends:
+        return []
+    numbers = [decision.first_event + len(decision.events) - 1 for _, decision, _ in ends]
+    states, values, errors, moments, joins = zip(*[end for _, _, end in ends], strict=True)
+    parents = [join and join.parent_id for join in joins]
+    waits = [join and join.wait_id for join in joins]
+    return [[of for of, _, _ in ends], numbers, states, values, errors, moments, parents, waits]
+
+
+def _dead_letters(decisions: Sequence[Decision]) -> list[Column]:
+    letters = [(of, *letter) for of, decision in enumerate(decisions, start=1) if (letter := decision.dead_letter)]
+    return list(zip(*letters, strict=True))
+
+
+def _opened(decisions: Sequence[Decision]) -> list[Column]:
+    waits = [(of, wait) for of, decision in enumerate(decisions, start=1) for wait in decision.opened]
+    rows = [
+        (of, wait.wait_id, wait.kind, wait.name, wait.call.path, wait.call.nth, wait.due_in_ms, wait.need, wait.spare)
+        for of, wait in waits
+    ]
+    return list(zip(*rows, strict=True))
+
+
+def _closed(decisions: Sequence[Decision]) -> list[Column]:
+    rows = [(of, wait_id) for of, decision in enumerate(decisions, start=1) for wait_id in decision.closed]
+    return list(zip(*rows, strict=True))
+
+
+def _taken(decisions: Sequence[Decision]) -> list[Column]:
+    rows = [(of, n) for of, decision in enumerate(decisions, start=1) for n in decision.taken]
+    return list(zip(*rows, strict=True))
+
+
+def _releases(decisions: Sequence[Decision]) -> list[Column]:
+    rows = [(of, *_release(how)) for of, decision in enumerate(decisions, start=1) if (how := decision.release)]
+    return list(zip(*rows, strict=True))
+
+
+def _release(how: Park | HandBack) -> tuple[int | None, int]:
+    return (how.wakes, 0) if isinstance(how, Park) else (None, how.delay_ms)
+
+
+def _children(decisions: Sequence[Decision]) -> list[Column]:
+    children = [(of, child) for of, decision in enumerate(decisions, start=1) for child in decision.children]
+    if not children:
+        return []
+    return [[of for of, _ in children], *run_columns([child for _, child in children])]
+
+
+_PARTS: dict[str, Callable[[Sequence[Decision]], list[Column]]] = {
+    "fences": _fences,
+    "events": _events,
+    "records": _records,
+    "outcomes": _outcomes,
+    "dead letters": _dead_letters,
+    "opened": _opened,
+    "closed": _closed,
+    "taken": _taken,
+    "releases": _releases,
+    "children": _children,
+}
+
+_COLUMNS: dict[str, tuple[tuple[str, str], ...]] = {
+    "fences": (
+        ("d_run", "uuid[]"),
+        ("d_token", "integer[]"),
+        ("d_worker", "uuid[]"),
+        ("d_tenant", "text[]"),
+        ("d_generation", "integer[]"),
+    ),
+    "events": (
+        ("e_of", "integer[]"),
+        ("e_seq", "integer[]"),
+        ("e_type", "text[]"),
+        ("e_at", "bigint[]"),
+        ("e_step", "text[]"),
+        ("e_attempt", "integer[]"),
+        ("e_actor", "text[]"),
+        ("e_data", "text[]"),
+    ),
+    "records": (
+        ("r_of", "integer[]"),
+        ("r_seq", "integer[]"),
+        ("r_path", "text[]"),
+        ("r_name", "text[]"),
+        ("r_count", "integer[]"),
+        ("r_kind", "text[]"),
+        ("r_state", "text[]"),
+        ("r_attempt", "integer[]"),
+        ("r_digest", "text[]"),
+        ("r_input", "text[]"),
+        ("r_value", "text[]"),
+        ("r_error", "text[]"),
+        ("r_started", "bigint[]"),
+        ("r_ended", "bigint[]"),
+        ("r_due", "bigint[]"),
+    ),
+    "outcomes": (
+        ("o_of", "integer[]"),
+        ("o_seq", "integer[]"),
+        ("o_state", "text[]"),
+        ("o_value", "text[]"),
+        ("o_error", "text[]"),
+        ("o_ended", "bigint[]"),
+        ("o_parent", "uuid[]"),
+        ("o_wait", "integer[]"),
+    ),
+    "dead letters": (
+        ("l_of", "integer[]"),
+        ("l_workflow", "text[]"),
+        ("l_version", "integer[]"),
+        ("l_error_type", "text[]"),
+        ("l_message", "text[]"),
+        ("l_step", "text[]"),
+    ),
+    "opened": (
+        ("w_of", "integer[]"),
+        ("w_id", "integer[]"),
+        ("w_kind", "text[]"),
+        ("w_name", "text[]"),
+        ("w_path", "text[]"),
+        ("w_count", "integer[]"),
+        ("w_due_in", "bigint[]"),
+        ("w_need", "integer[]"),
+        ("w_spare", "integer[]"),
+    ),
+    "closed": (("c_of", "integer[]"), ("c_id", "integer[]")),
+    "taken": (("i_of", "integer[]"), ("i_n", "integer[]")),
+    "releases": (("p_of", "integer[]"), ("p_wakes", "integer[]"), ("p_delay", "bigint[]")),
+    "children": (("n_of", "integer[]"), *RUN_COLUMNS),
+    "again": (("a_first", "integer[]"),),
+}
+
+
+@cache
+def _statement(parts: tuple[str, ...]) -> str:
+    columns = chain.from_iterable(_COLUMNS[name] for name in parts)
+    return f"select stepfast.save({named_arguments(columns)})"

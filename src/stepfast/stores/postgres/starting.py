@@ -1,0 +1,78 @@
+"""New runs as columns, and the call that stores them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from stepfast.kernel.decisions import NewRun, Started
+from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.stores.postgres.driver import Row
+
+Column = Sequence[object]
+
+# The columns of new runs, in the order of `run_columns`.
+RUN_COLUMNS = (
+    ("n_id", "uuid[]"),
+    ("n_tenant", "text[]"),
+    ("n_workflow", "text[]"),
+    ("n_version", "integer[]"),
+    ("n_kind", "text[]"),
+    ("n_queue", "text[]"),
+    ("n_code", "text[]"),
+    ("n_priority", "integer[]"),
+    ("n_input", "text[]"),
+    ("n_digest", "text[]"),
+    ("n_key", "text[]"),
+    ("n_delay", "bigint[]"),
+    ("n_timeout", "bigint[]"),
+    ("n_parent", "uuid[]"),
+    ("n_parent_wait", "integer[]"),
+    ("n_leave", "boolean[]"),
+    ("n_lane", "text[]"),
+    ("n_actor", "text[]"),
+    ("n_correlation", "text[]"),
+    ("n_causation", "text[]"),
+    ("n_thread", "text[]"),
+    ("n_subject", "text[]"),
+    ("n_metadata", "text[]"),
+    ("t_of", "integer[]"),
+    ("t_tag", "text[]"),
+)
+
+
+def named_arguments(columns: Iterable[tuple[str, str]]) -> str:
+    """The arguments of a function call, by name: `n_id => $1::uuid[], ...`."""
+    return ", ".join(f"{name} => ${number}::{kind}" for number, (name, kind) in enumerate(columns, start=1))
+
+
+START = (
+    "select stands::text[], tokens, moments from stepfast.start_runs("
+    + named_arguments((*RUN_COLUMNS, ("n_holder", "uuid")))
+    + ", n_wanted => null)"
+)
+
+
+def run_columns(runs: Sequence[NewRun]) -> list[Column]:
+    """Runs turned on their side."""
+    *columns, joins, leave, lane, actor, correlation, causation, thread, subject, tags, metadata = zip(
+        *runs, strict=True
+    )
+    # The group that a run counts toward is two columns, its tags are rows of their own.
+    parents = [join and join.parent_id for join in joins]
+    waits = [join and join.wait_id for join in joins]
+    origin = (leave, lane, actor, correlation, causation, thread, subject, metadata)
+    tagged = [(of, tag) for of, own in enumerate(tags, start=1) for tag in own]
+    return [*columns, parents, waits, *origin, [of for of, _ in tagged], [tag for _, tag in tagged]]
+
+
+def started(runs: Sequence[NewRun], answer: Sequence[Row]) -> list[Started]:
+    """The answer to each run: where another id stands, the key was used before."""
+    return [
+        Started(RunId(stands), stands == run.run_id, token, moment)
+        for run, stands, token, moment in zip(runs, *answer[0], strict=True)
+    ]
+
+
+def start_arguments(runs: Sequence[NewRun], holder: WorkerId | None) -> list[object]:
+    """The arguments of `START`."""
+    return [*run_columns(runs), holder]

@@ -1,0 +1,144 @@
+"""The store in a PostgreSQL database: the face that the engine sees."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from stepfast.kernel.decisions import Decision, NewRun, Record, Started
+from stepfast.kernel.durations import Instant
+from stepfast.kernel.errors import KeyReused, RowsRefused
+from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.ports import Beat, Claim, Claimed, Enrolment, Saving, Upkeep, UpkeepReport
+from stepfast.kernel.views import EventView, OutcomeView, RunFilter, RunView, StepView, WorkerView
+from stepfast.stores import rows
+from stepfast.stores.postgres import claiming, reading, saving, schema, starting, workers
+from stepfast.stores.postgres.driver import Connection
+from stepfast.stores.postgres.lines import Address, Deadlines, Line, LinePerLoop, Pool, part
+
+COLD_LINES = 4
+
+
+class PostgresStore:
+    """Everything remembered in one database.
+
+    `has_own_sessions` says whether each connection has a session of the server to itself; behind a pooler such as
+    PgBouncer in transaction mode it has not. By default the store finds out when it opens.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        deadlines: Deadlines | None = None,
+        cold_lines: int = COLD_LINES,
+        has_own_sessions: bool | None = None,
+    ) -> None:
+        self._address = Address(url, deadlines or Deadlines(), has_own_sessions)
+        self._commits = Line(self._address)
+        self._claims = Line(self._address)
+        # A heartbeat must not queue behind anything, and comes from a thread with a loop of its own.
+        self._beats = LinePerLoop(self._address)
+        self._cold = Pool(self._address, cold_lines)
+
+    async def open(self) -> None:
+        """Connect, and check the server and its schema."""
+        async with self._visit() as connection:
+            await schema.check_database(connection, self._address)
+        self._address.is_open = True
+
+    async def close(self) -> None:
+        """Let go of every connection."""
+        self._address.is_open = False
+        for part_of_us in (self._cold, self._claims, self._commits, self._beats):
+            await part_of_us.close()
+
+    async def migrate(self) -> list[str]:
+        """Bring the schema up to date; each migration is a transaction of its own."""
+        async with self._visit() as connection:
+            return await schema.apply_migrations(connection, self._address.where)
+
+    async def now(self) -> Instant:
+        """The moment by the clock that all rows are written by."""
+        return Instant((await self._cold.fetch("select stepfast.now_ms()"))[0][0])
+
+    async def start(self, runs: Sequence[NewRun], holder: WorkerId | None) -> list[Started]:
+        """Store new runs, answering each in order; runs that are stored already are answered the same again."""
+        if not runs:
+            return []
+        answer = await self._commits.fetch(starting.START, starting.start_arguments(runs, holder))
+        return starting.started(runs, answer)
+
+    async def claim(self, request: Claim) -> Claimed:
+        """Lease ready runs to a worker."""
+        return claiming.claimed(await self._claims.fetch(claiming.CLAIM, claiming.claim_arguments(request)))
+
+    async def records(self, run_ids: Sequence[RunId]) -> dict[RunId, list[Record]]:
+        """The records that replay goes by."""
+        answer = await self._claims.fetch(claiming.RECORDS, [list(run_ids)])
+        return claiming.records_by_run(run_ids, answer)
+
+    async def save(self, decisions: Sequence[Decision], again: bool = False) -> list[Saving]:
+        """Save decisions in one commit, answering each in order."""
+        if not decisions:
+            return []
+        statement, columns = saving.save_call(decisions, again)
+        try:
+            return saving.savings(await self._commits.fetch(statement, columns))
+        except KeyReused as refusal:
+            # A child whose key is taken is bad data of one decision, and no reason to stop the others for good.
+            raise RowsRefused(str(refusal)) from refusal
+
+    async def enrol(self, worker: Enrolment) -> Instant:
+        """Announce a worker."""
+        return Instant((await self._beats.fetch(workers.ENROL, workers.enrol_arguments(worker)))[0][0])
+
+    async def beat(self, worker_id: WorkerId) -> Beat:
+        """Say that a worker lives, and hear what it holds."""
+        return workers.beat_of(await self._beats.fetch(workers.BEAT, [worker_id]))
+
+    async def retire(self, worker_id: WorkerId) -> list[RunId]:
+        """A worker leaves, and its runs go back to the line."""
+        return [RunId(run_id) for run_id in (await self._beats.fetch(workers.RETIRE, [worker_id]))[0][0]]
+
+    async def upkeep(self, request: Upkeep) -> UpkeepReport:
+        """See to workers that are gone, and to their runs."""
+        return workers.upkeep_report(await self._cold.fetch(workers.UPKEEP, workers.upkeep_arguments(request)))
+
+    async def outcomes(self, run_ids: Sequence[RunId]) -> dict[RunId, OutcomeView]:
+        """How those runs ended that have ended."""
+        return reading.outcomes_by_run(await self._cold.fetch(reading.OUTCOMES, [list(run_ids)]))
+
+    async def run(self, tenant: str | None, run_id: RunId) -> RunView | None:
+        """One run, if this tenant has it."""
+        parameters = {"tenant": tenant, "run_id": run_id}
+        found = await reading.read(self._cold, "get_run", parameters, rows.run_view)
+        return found[0] if found else None
+
+    async def runs(self, where: RunFilter) -> list[RunView]:
+        """A page of runs, newest first."""
+        return await reading.read(self._cold, "list_runs", rows.filter_parameters(where), rows.run_view)
+
+    async def steps(self, run_id: RunId) -> list[StepView]:
+        """Every record of a run."""
+        return await reading.read(self._cold, "list_steps", {"run_id": run_id}, rows.step_view)
+
+    async def events(self, run_id: RunId, after: int = 0, limit: int = 1000) -> list[EventView]:
+        """A run's history after an event."""
+        parameters = {"run_id": run_id, "after": after, "limit": limit}
+        return await reading.read(self._cold, "list_events", parameters, rows.event_view)
+
+    async def workers(self) -> list[WorkerView]:
+        """The workers that are alive, and those that died lately."""
+        return await reading.read(self._cold, "list_workers", {}, rows.worker_view)
+
+    @asynccontextmanager
+    async def _visit(self) -> AsyncIterator[Connection]:
+        """A connection for a while, apart from all lines."""
+        connection = await self._address.connect()
+        try:
+            yield connection
+        finally:
+            # Shielded: a caller that is cancelled here must not leave the connection behind.
+            await asyncio.shield(part(connection))

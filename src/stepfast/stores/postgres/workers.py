@@ -1,0 +1,39 @@
+"""Workers and upkeep: what is asked, and how the answers read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from stepfast.kernel.ports import Beat, Enrolment, Holding, Upkeep, UpkeepReport
+from stepfast.stores.postgres.driver import Row
+
+ENROL = "select stepfast.enrol($1::uuid, $2::text, $3::text, $4::integer, $5::text, $6::text, $7::bigint)"
+BEAT = "select moment, alive, run_ids, tokens, wakes, holds from stepfast.beat($1::uuid)"
+RETIRE = "select stepfast.retire($1::uuid)"
+UPKEEP = """
+select buried, returned, failed
+  from stepfast.upkeep($1::boolean, $2::integer, $3::integer, $4::text, $5::text, $6::text)
+"""
+
+
+def enrol_arguments(worker: Enrolment) -> list[object]:
+    """The arguments of `ENROL`; queues and codes are JSON lists in text."""
+    queues, codes = json.dumps(list(worker.queues)), json.dumps(list(worker.codes))
+    return [worker.worker_id, worker.label, worker.host, worker.pid, queues, codes, worker.lease_ms]
+
+
+def beat_of(answer: Sequence[Row]) -> Beat:
+    """The answer to a heartbeat."""
+    moment, alive, *columns = answer[0]
+    return Beat(moment, alive, [Holding(*row) for row in zip(*columns, strict=True)])
+
+
+def upkeep_arguments(request: Upkeep) -> list[object]:
+    """The arguments of `UPKEEP`."""
+    return [request.may_bury, request.max_crashes, request.limit, *request.verdict]
+
+
+def upkeep_report(answer: Sequence[Row]) -> UpkeepReport:
+    """What a pass did."""
+    return UpkeepReport(*answer[0])

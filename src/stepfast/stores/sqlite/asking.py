@@ -1,0 +1,39 @@
+"""Asking a connection: named statements, rows, single values, and the moment of a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import apsw
+
+from stepfast.kernel.durations import Instant
+from stepfast.stores.statements import load_statements
+
+Row = tuple[Any, ...]
+Bindings = Row | dict[str, Any]
+
+
+def statements(file: str) -> dict[str, str]:
+    """The statements of one of this store's files."""
+    return load_statements("stepfast.stores.sqlite", f"sql/{file}.sql")
+
+
+def fetch(connection: apsw.Connection, text: str, bindings: Bindings = ()) -> list[Row]:
+    """All rows that a statement answers with."""
+    return connection.execute(text, bindings).fetchall()
+
+
+def fetch_each(connection: apsw.Connection, text: str, bindings: Iterable[Row]) -> list[Row]:
+    """All rows that a statement answers with for one set of values after the other."""
+    return connection.executemany(text, bindings).fetchall()
+
+
+def one(connection: apsw.Connection, text: str, bindings: Bindings = ()) -> Any:
+    """The single value that a statement answers with; None when it answers with no row."""
+    return connection.execute(text, bindings).get
+
+
+def moment(connection: apsw.Connection) -> Instant:
+    """The moment of a transaction: asked for once, so that all its rows agree."""
+    return Instant(one(connection, "select now_ms()"))

@@ -1,0 +1,101 @@
+"""Leasing ready runs: in turn over tenants, by place within a tenant, at a cost that follows what is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+import apsw
+
+from stepfast.kernel.decisions import HeldRun, Joins
+from stepfast.kernel.durations import Instant
+from stepfast.kernel.events import EventType
+from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.ports import Claim, Claimed, QueueRoom
+from stepfast.stores.sqlite.asking import Row, fetch_each, moment, one, statements
+from stepfast.stores.sqlite.lines import TenantLine, Tenants
+from stepfast.stores.sqlite.pending import write_events
+from stepfast.stores.sqlite.workers import claimed_data, live_label
+
+SQL = statements("claiming")
+
+PROMOTED_AT_ONCE = 1_000
+
+
+def claim(connection: apsw.Connection, request: Claim) -> Claimed:
+    """Lease runs to a worker that is alive; one that is not gets nothing."""
+    label = live_label(connection, request.worker_id)
+    if label is None:
+        return Claimed([], None)
+    now = moment(connection)
+    data = claimed_data(request.worker_id, label)
+    runs = [run for queue in request.queues for run in _serve(connection, request, queue, now)]
+    _tell(connection, runs, data, now)
+    return Claimed(runs, _next_due(connection, request.queues))
+
+
+def _serve(connection: apsw.Connection, request: Claim, queue: QueueRoom, now: Instant) -> list[HeldRun]:
+    due = {"queue": queue.queue, "now": now, "limit": PROMOTED_AT_ONCE}
+    connection.execute(SQL["promote_due"], due)
+    chosen = _choose(connection, request, queue)
+    return _lease(connection, chosen, request.worker_id, now)
+
+
+def _choose(connection: apsw.Connection, request: Claim, queue: QueueRoom) -> list[RunId]:
+    """Up to a burst from each line in turn, round after round, until there is no room or nothing left."""
+    chosen: list[RunId] = []
+    burst = max(1, request.burst)
+    lines = list(_one_round(_lines(connection, request, queue, burst), burst, queue.room, chosen))
+    while lines:
+        lines = list(_one_round(lines, burst, queue.room, chosen))
+    return chosen
+
+
+def _lines(connection: apsw.Connection, request: Claim, queue: QueueRoom, burst: int) -> Iterator[TenantLine]:
+    """The line of each tenant with ready runs, from the one after the last served round to that one again."""
+    tenants = Tenants(connection, queue.queue, request.codes, request.tenants)
+    for tenant, codes in chain(tenants.after(queue.after), tenants.up_to(queue.after)):
+        yield TenantLine(connection, queue.queue, tenant, codes, burst)
+
+
+def _one_round(lines: Iterable[TenantLine], burst: int, room: int, chosen: list[RunId]) -> Iterator[TenantLine]:
+    """Choose from each line in turn; answers with those lines that may have more, none when the room is used up."""
+    for line in lines:
+        taken = line.take(min(burst, room - len(chosen)))
+        chosen.extend(taken)
+        if len(chosen) >= room:
+            return
+        if len(taken) == burst:
+            yield line
+
+
+def _lease(connection: apsw.Connection, chosen: Sequence[RunId], worker_id: WorkerId, now: Instant) -> list[HeldRun]:
+    if not chosen:
+        return []
+    connection.executemany(SQL["lease"], [(worker_id, now, run_id) for run_id in chosen])
+    ids = [(run_id,) for run_id in chosen]
+    connection.executemany(SQL["end_delays"], ids)
+    return [_held_run(row) for row in fetch_each(connection, SQL["held_run"], ids)]
+
+
+def _held_run(row: Row) -> HeldRun:
+    run_id, tenant, workflow, version, kind, queue, generation, token, worker_id, run_input, wakes, hold, *rest = row
+    claims, crashes, last_seq, last_event, queued_at, deadline_at, parent_id, parent_wait, *origin = rest
+    joins = None if parent_id is None else Joins(parent_id, parent_wait)
+    place = (run_id, tenant, workflow, version, kind, queue, generation, token, worker_id, run_input, wakes, bool(hold))
+    return HeldRun(*place, claims, crashes, last_seq, last_event, queued_at, deadline_at, joins, *origin)
+
+
+def _tell(connection: apsw.Connection, runs: Sequence[HeldRun], data: str, now: Instant) -> None:
+    """Write that the runs were claimed; their holder counts on from there."""
+    rows: list[Row] = []
+    for run in runs:
+        run.last_event += 1
+        identity = (run.run_id, run.last_event, run.tenant, run.generation)
+        rows.append((*identity, EventType.CLAIMED.value, now, None, None, run.token, None, data))
+    write_events(connection, rows)
+
+
+def _next_due(connection: apsw.Connection, queues: Sequence[QueueRoom]) -> Instant | None:
+    moments = [one(connection, SQL["next_due"], (queue.queue,)) for queue in queues]
+    return min((Instant(due_at) for due_at in moments if due_at is not None), default=None)

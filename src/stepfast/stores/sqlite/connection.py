@@ -1,0 +1,124 @@
+"""Threads that each own one connection, and the transaction in which everything is written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from stepfast.kernel.errors import StoreUnavailable
+from stepfast.stores.sqlite.problems import explained
+from stepfast.stores.sqlite.turnstile import Turnstile
+
+T = TypeVar("T")
+Clock = Callable[[], int]
+
+CACHE_KIB = 64 * 1024
+# Pages that change with every commit are copied back to the file once for all the commits in between.
+CHECKPOINT_PAGES = 4_000
+
+
+class Reader:
+    """A thread with a connection that only reads; calls may come from any event loop."""
+
+    flags = apsw.SQLITE_OPEN_READONLY
+
+    def __init__(self, path: Path, clock: Clock, patience_ms: int, name: str) -> None:
+        self._path = path
+        self._clock = clock
+        self._patience_ms = patience_ms
+        self._name = name
+        self._thread: ThreadPoolExecutor | None = None
+        self._connection: apsw.Connection | None = None
+
+    async def connect(self) -> None:
+        """Start the thread and open its connection; nothing happens when that was done before."""
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"stepfast-{self._name}")
+            await self._in_thread(self._open)
+
+    async def run(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Do the work on the connection, after whatever was asked before."""
+        return await self._in_thread(partial(self._perform, work))
+
+    async def close(self) -> None:
+        """Close the connection and end the thread."""
+        if self._thread is not None:
+            thread = self._thread
+            await self._in_thread(self._release)
+            self._thread = None
+            thread.shutdown()
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        if self._thread is None:
+            raise StoreUnavailable(f"The store {self._path} is not open. Open it first.")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, partial(self._explained, call))
+
+    def _explained(self, call: Callable[[], T]) -> T:
+        with explained(self._path):
+            return call()
+
+    def _perform(self, work: Callable[[apsw.Connection], T]) -> T:
+        return work(self._opened())
+
+    def _open(self) -> None:
+        connection = apsw.Connection(str(self._path), flags=self.flags)
+        self._connection = connection
+        connection.set_busy_timeout(self._patience_ms)
+        # One plan for all values: otherwise many statements are compiled anew for each row of an executemany, which
+        # made claims six times as dear.
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+        connection.create_scalar_function("now_ms", lambda *_: self._clock(), 0)
+        connection.execute(f"pragma cache_size = -{CACHE_KIB}")
+
+    def _opened(self) -> apsw.Connection:
+        if self._connection is None:
+            raise StoreUnavailable(f"The store {self._path} is not open. Open it first.")
+        return self._connection
+
+    def _release(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+class Writer(Reader):
+    """A thread with a connection that writes when its turn among all writers of the file comes."""
+
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+    _turnstile: Turnstile | None = None
+
+    def _open(self) -> None:
+        self._turnstile = Turnstile(self._path, self._patience_ms)
+        with self._turnstile.turn():
+            super()._open()
+            connection = self._opened()
+            connection.execute("pragma journal_mode = wal")
+            connection.execute("pragma synchronous = full")
+            connection.execute(f"pragma wal_autocheckpoint = {CHECKPOINT_PAGES}")
+
+    def _perform(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Do the work in one transaction: it has happened whole, or not at all."""
+        connection = self._opened()
+        assert self._turnstile is not None
+        with self._turnstile.turn():
+            connection.execute("begin immediate")
+            try:
+                answer = work(connection)
+                connection.execute("commit")
+            finally:
+                # SQLite has rolled back by itself when the disk was full.
+                if connection.in_transaction:
+                    connection.execute("rollback")
+        return answer
+
+    def _release(self) -> None:
+        super()._release()
+        if self._turnstile is not None:
+            self._turnstile.close()
+            self._turnstile = None

@@ -1,0 +1,96 @@
+"""The ready runs of a queue as one line for each tenant, found by looks into the index."""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import islice, takewhile
+
+import apsw
+
+from stepfast.kernel.ids import RunId
+from stepfast.stores.sqlite.asking import fetch, one, statements
+
+SQL = statements("claiming")
+
+Spot = tuple[int, str]
+"""A place in the line, and the run that has it."""
+
+FRONT: Spot = (-(2**63), "")
+
+
+class Tenants:
+    """The tenants that have ready runs for some codes, in order of their names."""
+
+    def __init__(
+        self, connection: apsw.Connection, queue: str, codes: Sequence[str], only: Sequence[str] | None
+    ) -> None:
+        self._connection = connection
+        self._queue = queue
+        self._codes = sorted(set(codes))
+        self._only = None if only is None else sorted(only)
+
+    def after(self, tenant: str) -> Iterator[tuple[str, list[str]]]:
+        """Each tenant after the given one, with those of the codes that it has ready runs for."""
+        return self._walk([(first, code) for code in self._codes if (first := self._next(code, tenant)) is not None])
+
+    def up_to(self, tenant: str) -> Iterator[tuple[str, list[str]]]:
+        """Each tenant from the first to the given one."""
+        heads = [(first, code) for code in self._codes if (first := self._at_or_after(code, "")) is not None]
+        return takewhile(lambda served: served[0] <= tenant, self._walk(heads))
+
+    def _walk(self, heads: list[tuple[str, str]]) -> Iterator[tuple[str, list[str]]]:
+        """Go on from the first tenant of each code, looking only at codes that the tenant at hand has."""
+        heapq.heapify(heads)
+        while heads:
+            tenant = heads[0][0]
+            codes = []
+            while heads and heads[0][0] == tenant:
+                _, code = heapq.heappop(heads)
+                codes.append(code)
+            yield tenant, codes
+            for code in codes:
+                following = self._next(code, tenant)
+                if following is not None:
+                    heapq.heappush(heads, (following, code))
+
+    def _next(self, code: str, tenant: str) -> str | None:
+        return self._allowed(code, one(self._connection, SQL["next_tenant"], (self._queue, code, tenant)))
+
+    def _at_or_after(self, code: str, tenant: str) -> str | None:
+        return self._allowed(code, one(self._connection, SQL["this_or_next_tenant"], (self._queue, code, tenant)))
+
+    def _allowed(self, code: str, found: str | None) -> str | None:
+        """The tenant found, or the next one that may be served: jumps over those between, however many."""
+        if found is None or self._only is None:
+            return found
+        nearest = bisect_left(self._only, found)
+        if nearest == len(self._only):
+            return None
+        return found if self._only[nearest] == found else self._at_or_after(code, self._only[nearest])
+
+
+class TenantLine:
+    """A tenant's ready runs over several codes, read in pieces that grow with what is taken."""
+
+    def __init__(self, connection: apsw.Connection, queue: str, tenant: str, codes: Sequence[str], burst: int) -> None:
+        self._connection = connection
+        self._queue = queue
+        self._tenant = tenant
+        self._burst = burst
+        self._spots = heapq.merge(*(self._line(code) for code in codes))
+
+    def take(self, count: int) -> list[RunId]:
+        """The next runs of the line; fewer than asked for only when it ends."""
+        return [RunId(run_id) for _, run_id in islice(self._spots, count)]
+
+    def _line(self, code: str) -> Iterator[Spot]:
+        size, reached = self._burst, FRONT
+        while True:
+            row = (self._queue, code, self._tenant, *reached, size)
+            piece = fetch(self._connection, SQL["tenant_line"], row)
+            yield from ((place, run_id) for place, run_id in piece)
+            if len(piece) < size:
+                return
+            size, reached = 2 * size, (piece[-1][0], piece[-1][1])

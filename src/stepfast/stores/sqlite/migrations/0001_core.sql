@@ -1,0 +1,284 @@
+-- The durable core: every table of the first day. Rules: keys begin with run_id, no foreign keys, no unique index
+-- without run_id (event.position excepted, which on SQLite is the row's own number), every row carries its tenant,
+-- payloads are opaque text, moments are integer milliseconds.
+
+create table migration (
+    number integer primary key,
+    name text not null,
+    applied_at integer not null
+) strict;
+
+create table run (
+    run_id text primary key,
+    tenant text not null,
+    workflow text not null,
+    version integer not null,
+    kind text not null,
+    queue text not null,
+    code text not null,
+    priority integer not null,
+    key text,
+    input text not null,
+    parent_id text,
+    parent_wait integer,
+    leave integer not null default 0,
+    actor text,
+    correlation_id text,
+    causation_id text,
+    thread_id text,
+    subject text,
+    metadata text,
+    queued_at integer not null
+) without rowid, strict;
+
+create index run_by_tenant on run (tenant, run_id);
+create index run_by_workflow on run (tenant, workflow, version, run_id);
+create index run_by_queued on run (tenant, queued_at);
+create index run_by_parent on run (parent_id, parent_wait, run_id) where parent_id is not null;
+create index run_by_actor on run (tenant, actor, run_id) where actor is not null;
+create index run_by_correlation on run (tenant, correlation_id, run_id) where correlation_id is not null;
+create index run_by_causation on run (tenant, causation_id, run_id) where causation_id is not null;
+create index run_by_thread on run (tenant, thread_id, run_id) where thread_id is not null;
+create index run_by_subject on run (tenant, subject, run_id) where subject is not null;
+
+create table run_tag (
+    run_id text not null,
+    tag text not null,
+    tenant text not null,
+    primary key (run_id, tag)
+) without rowid, strict;
+
+create index run_tag_by_tag on run_tag (tenant, tag, run_id);
+
+-- A later life of a run: what it starts with instead of what `run` holds.
+create table generation (
+    run_id text not null,
+    generation integer not null,
+    tenant text not null,
+    version integer not null,
+    code text not null,
+    input text not null,
+    cause text not null,
+    actor text,
+    reason text,
+    opened_at integer not null,
+    primary key (run_id, generation)
+) without rowid, strict;
+
+create table outcome (
+    run_id text not null,
+    generation integer not null,
+    tenant text not null,
+    state text not null,
+    value text,
+    error text,
+    seq integer not null,
+    token integer not null,
+    ended_at integer not null,
+    primary key (run_id, generation)
+) without rowid, strict;
+
+create index outcome_by_state on outcome (tenant, state, ended_at);
+
+-- One narrow, hot row for every run that has not ended.
+create table task (
+    run_id text primary key,
+    queue text not null,
+    tenant text not null,
+    code text not null,
+    place integer not null,
+    state text not null check (state in ('ready', 'leased', 'waiting')),
+    generation integer not null default 1,
+    due_at integer,
+    deadline_at integer,
+    hold integer not null default 0,
+    wakes integer not null default 0,
+    worker_id text,
+    token integer not null default 0,
+    claims integer not null default 0,
+    crashes integer not null default 0,
+    strikes integer not null default 0,
+    lane text,
+    since_at integer not null,
+    check ((state = 'leased') = (worker_id is not null))
+) without rowid, strict;
+
+-- Code before tenant: a worker walks the tenants of each code it has, and never meets the codes it lacks.
+create index task_ready on task (queue, code, tenant, place, run_id) where state = 'ready' and hold = 0;
+create index task_due on task (queue, due_at, run_id) where state = 'waiting' and due_at is not null and hold = 0;
+create index task_held on task (worker_id, run_id) where state = 'leased';
+create index task_deadline on task (deadline_at) where deadline_at is not null;
+
+create table wait (
+    run_id text not null,
+    wait_id integer not null,
+    tenant text not null,
+    generation integer not null,
+    kind text not null,
+    name text not null,
+    path text not null,
+    count integer not null,
+    opened_at integer not null,
+    due_at integer,
+    need integer not null default 1,
+    spare integer not null default 0,
+    got integer not null default 0,
+    failed integer not null default 0,
+    primary key (run_id, wait_id)
+) without rowid, strict;
+
+create table inbox (
+    run_id text not null,
+    n integer not null,
+    tenant text not null,
+    kind text not null,
+    name text not null,
+    value text,
+    actor text,
+    at integer not null,
+    primary key (run_id, n)
+) without rowid, strict;
+
+-- Not clustered by its key, as the rest is: a commit holds records of many runs, and appending them touches a tenth of
+-- the pages that putting each beside the others of its run would.
+create table step (
+    run_id text not null,
+    seq integer not null,
+    tenant text not null,
+    generation integer not null,
+    superseded_by integer,
+    path text not null,
+    name text not null,
+    count integer not null,
+    kind text not null,
+    state text not null,
+    attempt integer not null,
+    digest text not null,
+    input text not null,
+    value text,
+    error text,
+    started_at integer not null,
+    ended_at integer not null,
+    due_at integer,
+    token integer not null,
+    primary key (run_id, seq)
+) strict;
+
+create table event (
+    position integer primary key autoincrement,
+    run_id text not null,
+    seq integer not null,
+    tenant text not null,
+    generation integer not null,
+    type text not null,
+    at integer not null,
+    step text,
+    attempt integer,
+    token integer not null,
+    actor text,
+    causation_id text,
+    data text
+) strict;
+
+create unique index event_of_run on event (run_id, seq);
+
+create table worker (
+    worker_id text primary key,
+    label text not null,
+    host text not null,
+    pid integer not null,
+    queues text not null,
+    codes text not null,
+    lease_ms integer not null,
+    started_at integer not null,
+    seen_at integer not null,
+    dead_at integer
+) without rowid, strict;
+
+create table lane (
+    lane text primary key,
+    tenant text not null,
+    at_once integer not null
+) without rowid, strict;
+
+create table dead_letter (
+    run_id text not null,
+    generation integer not null,
+    tenant text not null,
+    workflow text not null,
+    version integer not null,
+    step text,
+    error_type text not null,
+    message text not null,
+    recorded_at integer not null,
+    resolved_at integer,
+    resolution text,
+    actor text,
+    primary key (run_id, generation)
+) without rowid, strict;
+
+create index dead_letter_open on dead_letter (tenant, workflow, run_id) where resolved_at is null;
+
+create table idempotency (
+    tenant text not null,
+    command text not null,
+    key text not null,
+    digest text not null,
+    run_id text not null,
+    answer text,
+    at integer not null,
+    primary key (tenant, command, key)
+) without rowid, strict;
+
+create table blob (
+    run_id text not null,
+    name text not null,
+    tenant text not null,
+    digest text not null,
+    content blob not null,
+    at integer not null,
+    primary key (run_id, name)
+) without rowid, strict;
+
+-- The state that people see, derived here and nowhere else.
+create view run_state as
+select r.run_id,
+       r.tenant,
+       r.workflow,
+       coalesce(g.version, r.version) as version,
+       r.kind,
+       case
+           when t.run_id is null then o.state
+           when t.hold = 1 and t.state <> 'leased' then 'paused'
+           when t.state = 'leased' then 'running'
+           when t.state = 'ready' then case when t.claims = 0 then 'pending' else 'running' end
+           when exists (select 1 from wait w where w.run_id = t.run_id and w.kind not in ('delay', 'backoff')) then 'waiting'
+           else 'pending'
+       end as state,
+       coalesce(t.generation, o.generation, 1) as generation,
+       r.queue,
+       r.priority,
+       r.queued_at,
+       coalesce(t.since_at, o.ended_at) as updated_at,
+       case when t.run_id is null then o.ended_at end as ended_at,
+       t.worker_id,
+       coalesce(t.token, o.token) as token,
+       coalesce(t.crashes, 0) as crashes,
+       coalesce(t.claims, 0) as claims,
+       r.parent_id,
+       r.key,
+       r.actor,
+       r.correlation_id,
+       r.causation_id,
+       r.thread_id,
+       r.subject,
+       r.metadata,
+       coalesce(g.input, r.input) as input,
+       case when t.run_id is null then o.value end as value,
+       case when t.run_id is null then o.error end as error
+  from run r
+  left join task t on t.run_id = r.run_id
+  left join outcome o on o.run_id = r.run_id
+                     and o.generation = (select max(x.generation) from outcome x where x.run_id = r.run_id)
+  left join generation g on g.run_id = r.run_id
+                        and g.generation = coalesce(t.generation, o.generation, 1);

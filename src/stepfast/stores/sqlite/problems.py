@@ -1,0 +1,45 @@
+"""What SQLite and the file system complain about, as errors that name the file, its state and the next step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+
+from stepfast.kernel.errors import RowsRefused, StepfastError, StoreUnavailable, StoreUnusable
+
+REFUSED = (apsw.ConstraintError, apsw.TooBigError, apsw.MismatchError, UnicodeEncodeError, OverflowError)
+
+_LOCKED = "is locked by another program. Find it with `fuser {path}` and end it, or try again later."
+_STATES: tuple[tuple[type[Exception], type[StepfastError], str], ...] = (
+    (apsw.BusyError, StoreUnavailable, _LOCKED),
+    (apsw.LockedError, StoreUnavailable, _LOCKED),
+    (apsw.ReadOnlyError, StoreUnusable, "cannot be written. Allow writing to the file and to its folder."),
+    (apsw.PermissionsError, StoreUnusable, "may not be used. Allow reading and writing the file and its folder."),
+    (apsw.CantOpenError, StoreUnusable, "cannot be opened. Allow reading and writing the file and its folder."),
+    (apsw.FullError, StoreUnusable, "cannot grow: the disk is full. Nothing was written; free some space."),
+    (apsw.NotADBError, StoreUnusable, "is no SQLite database. Name another file; this one was left alone."),
+    (apsw.CorruptError, StoreUnusable, "is damaged. Put a backup in its place."),
+    (apsw.IOError, StoreUnusable, "cannot be read or written by the system. Check the disk."),
+    (PermissionError, StoreUnusable, "cannot be used. Allow reading and writing the file and its folder."),
+    (OSError, StoreUnusable, "cannot be used by the system. Check the path and the disk."),
+)
+_KNOWN = tuple(kind for kind, _, _ in _STATES)
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn what the file system or SQLite raise about the file into errors of the kernel."""
+    try:
+        yield
+    except REFUSED as refusal:
+        raise RowsRefused(f"The store {path} refuses a row: {refusal}. Nothing of its batch was written.") from refusal
+    except _KNOWN as problem:
+        raise _explain(path, problem) from problem
+
+
+def _explain(path: Path, problem: Exception) -> StepfastError:
+    error, state = next((error, state) for kind, error, state in _STATES if isinstance(problem, kind))
+    return error(f"The store {path} {state.format(path=path)} ({problem})")

@@ -1,0 +1,56 @@
+"""What is read back: by the shared cold statements, one connection's snapshot at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import apsw
+
+from stepfast.kernel.decisions import Record
+from stepfast.kernel.ids import RunId
+from stepfast.kernel.views import EventView, OutcomeView, RunFilter, RunView, StepView, WorkerView
+from stepfast.stores import rows
+from stepfast.stores.sqlite.asking import fetch
+from stepfast.stores.statements import narrowed, shared_statements, unprefixed
+
+T = TypeVar("T")
+
+SQL = {name: unprefixed(text) for name, text in shared_statements().items()}
+
+
+def get_run(connection: apsw.Connection, tenant: str | None, run_id: RunId) -> RunView | None:
+    found = _all(connection, "get_run", {"tenant": tenant, "run_id": run_id}, rows.run_view)
+    return found[0] if found else None
+
+
+def list_runs(connection: apsw.Connection, where: RunFilter) -> list[RunView]:
+    return _all(connection, "list_runs", rows.filter_parameters(where), rows.run_view)
+
+
+def list_steps(connection: apsw.Connection, run_id: RunId) -> list[StepView]:
+    return _all(connection, "list_steps", {"run_id": run_id}, rows.step_view)
+
+
+def list_events(connection: apsw.Connection, run_id: RunId, after: int, limit: int) -> list[EventView]:
+    return _all(connection, "list_events", {"run_id": run_id, "after": after, "limit": limit}, rows.event_view)
+
+
+def list_workers(connection: apsw.Connection) -> list[WorkerView]:
+    return _all(connection, "list_workers", {}, rows.worker_view)
+
+
+def get_records(connection: apsw.Connection, run_ids: Sequence[RunId]) -> dict[RunId, list[Record]]:
+    return {run_id: _all(connection, "list_records", {"run_id": run_id}, rows.record) for run_id in run_ids}
+
+
+def get_outcomes(connection: apsw.Connection, run_ids: Sequence[RunId]) -> dict[RunId, OutcomeView]:
+    found = [_all(connection, "get_outcome", {"run_id": run_id}, rows.outcome_view) for run_id in run_ids]
+    return {outcome.run_id: outcome for outcomes in found for outcome in outcomes}
+
+
+def _all(
+    connection: apsw.Connection, name: str, bindings: dict[str, Any], view: Callable[[Sequence[Any]], T]
+) -> list[T]:
+    given = {parameter for parameter, value in bindings.items() if value is not None}
+    return [view(row) for row in fetch(connection, narrowed(SQL[name], given), bindings)]

@@ -1,0 +1,150 @@
+"""The hot commit: fenced decisions of many runs, saved together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+import apsw
+
+from stepfast.kernel.decisions import Decision, HandBack, Park
+from stepfast.kernel.durations import Instant
+from stepfast.kernel.errors import KeyReused, RowsRefused
+from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.ports import Saving
+from stepfast.stores.sqlite.asking import Row, fetch_each, moment, one, statements
+from stepfast.stores.sqlite.groups import Groups
+from stepfast.stores.sqlite.pending import Pending, write_events
+from stepfast.stores.sqlite.starting import Newcomers
+
+SQL = statements("saving")
+
+Holder = tuple[int, WorkerId | None, int]
+"""The token, the worker and the wakes of a task row."""
+
+
+def save(connection: apsw.Connection, decisions: Sequence[Decision], again: bool) -> list[Saving]:
+    """Write the decisions whose fence holds, and answer each."""
+    batch = Batch(connection, moment(connection), decisions)
+    judge = batch.add_unless_saved if again else batch.add
+    try:
+        answers = [judge(decision) for decision in decisions]
+        batch.write()
+    except KeyReused as refusal:
+        # A child whose key is taken is bad data of one decision, and no reason to stop the others for good.
+        raise RowsRefused(str(refusal)) from refusal
+    return answers
+
+
+class Batch:
+    """The rows of one commit; nothing can change the fences meanwhile, as the transaction holds the write lock."""
+
+    def __init__(self, connection: apsw.Connection, now: Instant, decisions: Sequence[Decision]) -> None:
+        self._connection = connection
+        self._now = now
+        self._holders = _holders(connection, {decision.fence.run_id for decision in decisions})
+        self._steps: list[Row] = []
+        self._events: list[Row] = []
+        self._pending = Pending(SQL)
+        self._children = Newcomers(connection, now)
+        self._groups = Groups()
+
+    def add(self, decision: Decision) -> Saving:
+        """Take a decision into the batch if its fence holds, as the decisions before it have left it."""
+        run_id, token, worker_id = decision.fence
+        holder = self._holders.get(run_id)
+        if holder is None or holder[0] != token or holder[1] != worker_id:
+            return Saving.LOST
+        release = decision.release
+        if type(release) is Park and release.wakes != holder[2]:
+            return Saving.WOKEN
+        self._add_history(decision)
+        if decision.opened or decision.closed or decision.taken or decision.children:
+            self._add_waits(decision)
+        if release is not None:
+            self._add_release(decision, release)
+        if decision.outcome is not None:
+            self._add_outcome(decision)
+        return Saving.SAVED
+
+    def add_unless_saved(self, decision: Decision) -> Saving:
+        """The same for a decision that was sent before without an answer."""
+        mark = (decision.fence.run_id, decision.first_event, decision.fence.token, decision.events[0].type.value)
+        return Saving.SAVED if one(self._connection, SQL["saved_before"], mark) else self.add(decision)
+
+    def write(self) -> None:
+        """Write everything; ended children are counted last, when their parents in this batch have parked."""
+        if self._steps:
+            self._connection.executemany(SQL["insert_step"], self._steps)
+        write_events(self._connection, self._events)
+        self._children.write()
+        self._pending.write(self._connection)
+        self._groups.write(self._connection, self._now)
+
+    def _add_history(self, decision: Decision) -> None:
+        run_id, token, _ = decision.fence
+        tenant, generation = decision.tenant, decision.generation
+        seq = decision.first_seq
+        for (path, name, nth), kind, state, attempt, *rest, due_at, _ in decision.records:
+            call = (path, name, nth, kind, state.value, attempt)
+            self._steps.append((run_id, seq, tenant, generation, *call, *rest, due_at, token))
+            seq += 1
+        seq = decision.first_event
+        for event_type, at, step, try_number, actor, data in decision.events:
+            fact = (event_type.value, at, step, try_number, token, actor, data)
+            self._events.append((run_id, seq, tenant, generation, *fact))
+            seq += 1
+
+    def _add_waits(self, decision: Decision) -> None:
+        run_id, rows = decision.fence.run_id, self._pending.rows
+        rows["close_wait"].extend((run_id, wait_id) for wait_id in decision.closed)
+        rows["take_inbox"].extend((run_id, n) for n in decision.taken)
+        for wait in decision.opened:
+            due_at = None if wait.due_in_ms is None else self._now + wait.due_in_ms
+            row = (run_id, wait.wait_id, decision.tenant, decision.generation, wait.kind.value, wait.name)
+            rows["open_wait"].append((*row, wait.call.path, wait.call.nth, self._now, due_at, wait.need, wait.spare))
+        for child in decision.children:
+            self._children.add(child)
+
+    def _add_release(self, decision: Decision, release: Park | HandBack) -> None:
+        run_id, token, _ = decision.fence
+        match release:
+            case Park():
+                self._holders[run_id] = (token, None, release.wakes)
+                self._pending.rows["park"].append((self._now, run_id))
+            case HandBack():
+                del self._holders[run_id]
+                self._add_hand_back(decision, release.delay_ms)
+            case _:
+                assert_never(release)
+
+    def _add_hand_back(self, decision: Decision, delay_ms: int) -> None:
+        run_id, rows = decision.fence.run_id, self._pending.rows
+        if delay_ms <= 0:
+            rows["hand_back"].append((self._now, run_id))
+            return
+        due_at = self._now + delay_ms
+        rows["put_off"].append((self._now, due_at, run_id))
+        rows["insert_backoff"].append((run_id, decision.tenant, decision.generation, self._now, due_at))
+
+    def _add_outcome(self, decision: Decision) -> None:
+        outcome, letter = decision.outcome, decision.dead_letter
+        assert outcome is not None
+        run_id, rows = decision.fence.run_id, self._pending.rows
+        del self._holders[run_id]
+        identity = (run_id, decision.generation, decision.tenant)
+        last_event = decision.first_event + len(decision.events) - 1
+        end = (outcome.state.value, outcome.value, outcome.error, last_event, decision.fence.token, outcome.ended_at)
+        rows["insert_outcome"].append((*identity, *end))
+        for name in ("delete_task", "delete_waits", "delete_inbox"):
+            rows[name].append((run_id,))
+        if letter is not None:
+            cause = (letter.workflow, letter.version, letter.step, letter.error_type, letter.message)
+            rows["insert_dead_letter"].append((*identity, *cause, self._now))
+        if outcome.joins is not None:
+            self._groups.add(outcome.joins, outcome.state)
+
+
+def _holders(connection: apsw.Connection, run_ids: set[RunId]) -> dict[RunId, Holder]:
+    rows = fetch_each(connection, SQL["fence"], [(run_id,) for run_id in run_ids])
+    return {run_id: (token, worker_id, wakes) for run_id, token, worker_id, wakes in rows}

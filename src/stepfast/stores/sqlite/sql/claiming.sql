@@ -1,0 +1,84 @@
+-- name: promote_due
+-- Waiting runs whose moment has come join the line, the longest due first.
+update task
+   set state = 'ready', due_at = null, since_at = :now
+ where run_id in (select run_id
+                    from task
+                   where queue = :queue
+                     and state = 'waiting'
+                     and hold = 0
+                     and due_at <= :now
+                   order by due_at
+                   limit :limit);
+
+-- name: next_due
+-- When the next waiting run of a queue falls due.
+select min(due_at)
+  from task
+ where queue = ?
+   and state = 'waiting'
+   and due_at is not null
+   and hold = 0;
+
+-- name: next_tenant
+-- The first tenant after one that has ready runs for a code: one look into the index, however many runs there are.
+select tenant
+  from task
+ where queue = ?
+   and code = ?
+   and tenant > ?
+   and state = 'ready'
+   and hold = 0
+ order by tenant
+ limit 1;
+
+-- name: this_or_next_tenant
+-- The same, but the tenant itself will do.
+select tenant
+  from task
+ where queue = ?
+   and code = ?
+   and tenant >= ?
+   and state = 'ready'
+   and hold = 0
+ order by tenant
+ limit 1;
+
+-- name: tenant_line
+-- A tenant's ready runs for a code after a place in its line.
+select place, run_id
+  from task
+ where queue = ?
+   and code = ?
+   and tenant = ?
+   and (place, run_id) > (?, ?)
+   and state = 'ready'
+   and hold = 0
+ order by place, run_id
+ limit ?;
+
+-- name: lease
+-- A worker takes a ready run; the token rises even when the same worker had it before.
+update task
+   set state = 'leased', worker_id = ?, token = token + 1, claims = claims + 1, due_at = null, since_at = ?
+ where run_id = ?;
+
+-- name: end_delays
+-- A claimed run no longer waits for its own next try.
+delete from wait
+ where run_id = ?
+   and kind in ('delay', 'backoff');
+
+-- name: held_run
+-- A leased run as its holder knows it, in the order of HeldRun.
+select t.run_id, t.tenant, r.workflow, coalesce(g.version, r.version), r.kind, t.queue, t.generation, t.token,
+       t.worker_id, coalesce(g.input, r.input), t.wakes, t.hold, t.claims, t.crashes,
+       (select coalesce(max(s.seq), 0) from step s where s.run_id = t.run_id),
+       (select coalesce(max(e.seq), 0) from event e where e.run_id = t.run_id),
+       r.queued_at, t.deadline_at, r.parent_id, r.parent_wait, r.actor, r.correlation_id, r.causation_id, r.thread_id,
+       r.subject, r.metadata
+  from task t
+  join run r on r.run_id = t.run_id
+  left join generation g on g.run_id = t.run_id
+                        and g.generation = t.generation
+ where t.run_id = ?;

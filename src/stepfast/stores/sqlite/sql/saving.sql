@@ -1,0 +1,100 @@
+-- What a commit gathers is written statement by statement, in the order of this file.
+
+-- name: fence
+-- Who holds a run, and what has come for it.
+select run_id, token, worker_id, wakes
+  from task
+ where run_id = ?;
+
+-- name: saved_before
+-- Whether an earlier try of the same commit has written this event.
+select exists (select 1 from event where run_id = ? and seq = ? and token = ? and type = ?);
+
+-- name: insert_step
+-- One record.
+insert into step (run_id, seq, tenant, generation, path, name, count, kind, state, attempt, digest, input, value, error,
+                  started_at, ended_at, due_at, token)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: close_wait
+-- What has come is not waited for any more.
+delete from wait
+ where run_id = ?
+   and wait_id = ?;
+
+-- name: take_inbox
+-- What the run's code has been given is not given again.
+delete from inbox
+ where run_id = ?
+   and n = ?;
+
+-- name: open_wait
+-- One thing that a run waits for.
+insert into wait (run_id, wait_id, tenant, generation, kind, name, path, count, opened_at, due_at, need, spare)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: park
+-- The run waits, at the latest until the first of its waits falls due.
+update task
+   set state = 'waiting', worker_id = null, since_at = ?,
+       due_at = (select min(w.due_at) from wait w where w.run_id = task.run_id)
+ where run_id = ?;
+
+-- name: hand_back
+-- The run goes back to the line at its old place.
+update task
+   set state = 'ready', worker_id = null, token = token + 1, since_at = ?
+ where run_id = ?;
+
+-- name: put_off
+-- The run goes back, to be tried again later.
+update task
+   set state = 'waiting', worker_id = null, token = token + 1, since_at = ?, due_at = ?
+ where run_id = ?;
+
+-- name: insert_backoff
+-- What a run that is tried again later waits for.
+insert into wait (run_id, wait_id, tenant, generation, kind, name, path, count, opened_at, due_at)
+values (?, 0, ?, ?, 'backoff', 'backoff', '', 0, ?, ?);
+
+-- name: insert_outcome
+-- How a generation ended.
+insert into outcome (run_id, generation, tenant, state, value, error, seq, token, ended_at)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: delete_task
+-- An ended run is in no line.
+delete from task
+ where run_id = ?;
+
+-- name: delete_waits
+-- An ended run waits for nothing.
+delete from wait
+ where run_id = ?;
+
+-- name: delete_inbox
+-- An ended run takes nothing.
+delete from inbox
+ where run_id = ?;
+
+-- name: insert_dead_letter
+-- A run out of attempts that nobody awaits.
+insert into dead_letter (run_id, generation, tenant, workflow, version, step, error_type, message, recorded_at)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: count_children
+-- Ended children count toward their group; answers whether these decide it, which happens once.
+update wait
+   set got = got + :got, failed = failed + :failed
+ where run_id = :parent_id
+   and wait_id = :wait_id
+returning (got >= need or failed > spare) and not (got - :got >= need or failed - :failed > spare);
+
+-- name: wake
+-- Something has come: a run that waits and is not held becomes ready, any other learns of it by `wakes`.
+update task
+   set wakes = wakes + 1,
+       state = case when state = 'waiting' and hold = 0 then 'ready' else state end,
+       due_at = case when state = 'waiting' and hold = 0 then null else due_at end,
+       since_at = case when state = 'waiting' and hold = 0 then :now else since_at end
+ where run_id = :run_id;

@@ -1,0 +1,93 @@
+-- name: enrol
+-- A worker announces itself, or says again what it is; one that was buried stays dead.
+insert into worker (worker_id, label, host, pid, queues, codes, lease_ms, started_at, seen_at)
+values (:worker_id, :label, :host, :pid, :queues, :codes, :lease_ms, :now, :now)
+    on conflict (worker_id) do update
+   set label = excluded.label, host = excluded.host, pid = excluded.pid, queues = excluded.queues,
+       codes = excluded.codes, lease_ms = excluded.lease_ms, seen_at = excluded.seen_at
+ where dead_at is null;
+
+-- name: live_label
+-- The label of a worker that is alive.
+select label
+  from worker
+ where worker_id = ?
+   and dead_at is null;
+
+-- name: beat
+-- A worker that is alive says so.
+update worker
+   set seen_at = :now
+ where worker_id = :worker_id
+   and dead_at is null
+returning worker_id;
+
+-- name: holdings
+-- What a worker holds by the store's account.
+select run_id, token, wakes, hold
+  from task
+ where worker_id = ?
+   and state = 'leased'
+ order by run_id;
+
+-- name: mark_dead
+-- A worker leaves.
+update worker
+   set dead_at = :now
+ where worker_id = :worker_id
+   and dead_at is null;
+
+-- name: bury
+-- Workers whose lease ran out are dead for good.
+update worker
+   set dead_at = :now
+ where dead_at is null
+   and seen_at + lease_ms < :now
+returning worker_id;
+
+-- name: dead_holders
+-- The holders of leased runs that are dead or unknown: one look into the index for each holder.
+with recursive holder (worker_id) as (
+    select min(worker_id) from task where state = 'leased'
+    union all
+    select (select min(t.worker_id) from task t where t.state = 'leased' and t.worker_id > holder.worker_id)
+      from holder
+     where holder.worker_id is not null
+)
+select holder.worker_id
+  from holder
+ where holder.worker_id is not null
+   and not exists (select 1 from worker w where w.worker_id = holder.worker_id and w.dead_at is null);
+
+-- name: orphans
+-- Runs that a worker left behind.
+select t.run_id, t.tenant, t.generation, t.token, t.crashes, t.strikes, r.workflow, coalesce(g.version, r.version),
+       r.parent_id, r.parent_wait
+  from task t
+  join run r on r.run_id = t.run_id
+  left join generation g on g.run_id = t.run_id
+                        and g.generation = t.generation
+ where t.worker_id = ?
+   and t.state = 'leased'
+ order by t.run_id
+ limit ?;
+
+-- name: count_crash
+-- The death of its holder counts for a run, and shuts out whatever that holder may still send.
+update task
+   set crashes = crashes + 1, strikes = strikes + ?, token = token + 1
+ where run_id = ?;
+
+-- name: return_orphan
+-- A run that lost its holder goes back to the line at its old place.
+update task
+   set state = 'ready', worker_id = null, since_at = ?
+ where run_id = ?;
+
+-- name: retired
+-- What a worker that leaves still holds.
+select run_id, tenant, generation, token
+  from task
+ where worker_id = ?
+   and state = 'leased'
+ order by run_id;

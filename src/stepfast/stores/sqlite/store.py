@@ -1,0 +1,117 @@
+"""The store in one SQLite file: the face that the engine sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from stepfast.kernel.decisions import Decision, NewRun, Record, Started
+from stepfast.kernel.durations import Instant
+from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.ports import Beat, Claim, Claimed, Enrolment, Saving, Upkeep, UpkeepReport
+from stepfast.kernel.views import EventView, OutcomeView, RunFilter, RunView, StepView, WorkerView
+from stepfast.stores.sqlite import claiming, migrate, reading, saving, starting, upkeep, workers
+from stepfast.stores.sqlite.connection import Reader, Writer
+from stepfast.stores.sqlite.file_system import prepare_folder
+from stepfast.stores.sqlite.problems import explained
+
+PATIENCE_MS = 5_000
+
+
+class SqliteStore:
+    """Everything remembered in one file; `patience_ms` is how long a call waits for another process to finish."""
+
+    def __init__(self, path: Path, clock: Callable[[], int], patience_ms: int = PATIENCE_MS) -> None:
+        self._path = path
+        self._clock = clock
+        self._writer = Writer(path, clock, patience_ms, "writer")
+        # A heartbeat must not queue behind commits, nor a replay behind somebody's long list.
+        self._beats = Writer(path, clock, patience_ms, "beats")
+        self._replays = Reader(path, clock, patience_ms, "replays")
+        self._views = Reader(path, clock, patience_ms, "views")
+
+    async def open(self) -> None:
+        """Make the file where there is none, bring its schema up to date and connect."""
+        try:
+            await self.migrate()
+            for part in (self._beats, self._replays, self._views):
+                await part.connect()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Let go of every connection, thread and file."""
+        for part in (self._views, self._replays, self._beats, self._writer):
+            await part.close()
+
+    async def migrate(self) -> list[str]:
+        """Bring the schema up to date; each migration is a transaction of its own."""
+        with explained(self._path):
+            prepare_folder(self._path)
+        await self._writer.connect()
+        applied = []
+        while name := await self._writer.run(partial(migrate.apply_next, path=self._path)):
+            applied.append(name)
+        return applied
+
+    async def now(self) -> Instant:
+        """The moment by the clock that all rows are written by."""
+        return Instant(self._clock())
+
+    async def start(self, runs: Sequence[NewRun], holder: WorkerId | None) -> list[Started]:
+        """Store new runs, answering each in order."""
+        return await self._writer.run(partial(starting.start, runs=runs, holder=holder))
+
+    async def claim(self, request: Claim) -> Claimed:
+        """Lease ready runs to a worker."""
+        return await self._writer.run(partial(claiming.claim, request=request))
+
+    async def save(self, decisions: Sequence[Decision], again: bool = False) -> list[Saving]:
+        """Save decisions in one commit, answering each in order."""
+        return await self._writer.run(partial(saving.save, decisions=decisions, again=again))
+
+    async def enrol(self, worker: Enrolment) -> Instant:
+        """Announce a worker."""
+        return await self._writer.run(partial(workers.enrol, worker=worker))
+
+    async def beat(self, worker_id: WorkerId) -> Beat:
+        """Say that a worker lives, and hear what it holds."""
+        return await self._beats.run(partial(workers.beat, worker_id=worker_id))
+
+    async def retire(self, worker_id: WorkerId) -> list[RunId]:
+        """A worker leaves, and its runs go back to the line."""
+        return await self._writer.run(partial(workers.retire, worker_id=worker_id))
+
+    async def upkeep(self, request: Upkeep) -> UpkeepReport:
+        """See to workers that are gone, and to their runs."""
+        return await self._writer.run(partial(upkeep.upkeep, request=request))
+
+    async def records(self, run_ids: Sequence[RunId]) -> dict[RunId, list[Record]]:
+        """The records that replay goes by."""
+        return await self._replays.run(partial(reading.get_records, run_ids=run_ids))
+
+    async def outcomes(self, run_ids: Sequence[RunId]) -> dict[RunId, OutcomeView]:
+        """How those runs ended that have ended."""
+        return await self._replays.run(partial(reading.get_outcomes, run_ids=run_ids))
+
+    async def run(self, tenant: str | None, run_id: RunId) -> RunView | None:
+        """One run, if this tenant has it."""
+        return await self._views.run(partial(reading.get_run, tenant=tenant, run_id=run_id))
+
+    async def runs(self, where: RunFilter) -> list[RunView]:
+        """A page of runs, newest first."""
+        return await self._views.run(partial(reading.list_runs, where=where))
+
+    async def steps(self, run_id: RunId) -> list[StepView]:
+        """Every record of a run."""
+        return await self._views.run(partial(reading.list_steps, run_id=run_id))
+
+    async def events(self, run_id: RunId, after: int = 0, limit: int = 1000) -> list[EventView]:
+        """A run's history after an event."""
+        return await self._views.run(partial(reading.list_events, run_id=run_id, after=after, limit=limit))
+
+    async def workers(self) -> list[WorkerView]:
+        """The workers that are alive, and those that died lately."""
+        return await self._views.run(reading.list_workers)

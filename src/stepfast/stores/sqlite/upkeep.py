@@ -1,0 +1,108 @@
+"""What is done about workers that are gone, and about the runs they held."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import apsw
+
+from stepfast.kernel.decisions import DeadLetter, Decision, Fence, Joins, Outcome
+from stepfast.kernel.durations import Instant
+from stepfast.kernel.events import Event, EventType
+from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.ports import DeadRun, Upkeep, UpkeepReport
+from stepfast.kernel.states import RunState
+from stepfast.stores.sqlite.asking import fetch, moment, statements
+from stepfast.stores.sqlite.pending import last_event
+from stepfast.stores.sqlite.saving import save
+
+SQL = statements("workers")
+
+
+class Orphan(NamedTuple):
+    """A run whose holder is dead; `strike` says that the holder held nothing else."""
+
+    worker_id: WorkerId
+    strike: bool
+    run_id: RunId
+    tenant: str
+    generation: int
+    token: int
+    crashes: int
+    strikes: int
+    workflow: str
+    version: int
+    parent_id: RunId | None
+    parent_wait: int | None
+
+
+def upkeep(connection: apsw.Connection, request: Upkeep) -> UpkeepReport:
+    """One pass: bury who has not been heard of, then see to what the dead have left."""
+    now = moment(connection)
+    report = UpkeepReport(_bury(connection, now) if request.may_bury else [], [], [])
+    for orphan in list(_orphans(connection, request.limit)):
+        if orphan.strikes + orphan.strike >= request.max_crashes:
+            _fail(connection, orphan, request.verdict, now)
+            report.failed.append(orphan.run_id)
+        else:
+            _give_back(connection, orphan, now)
+            report.returned.append(orphan.run_id)
+    return report
+
+
+def _bury(connection: apsw.Connection, now: Instant) -> list[WorkerId]:
+    return [WorkerId(worker_id) for (worker_id,) in fetch(connection, SQL["bury"], {"now": now})]
+
+
+def _orphans(connection: apsw.Connection, limit: int) -> Iterator[Orphan]:
+    """Runs of dead holders up to the limit, or one more.
+
+    One that the limit leaves alone would look in the next pass as if its worker had held nothing else.
+    """
+    for (worker_id,) in fetch(connection, SQL["dead_holders"]):
+        rows = fetch(connection, SQL["orphans"], (worker_id, limit + 2))
+        taken = rows[:limit] if len(rows) == limit + 2 else rows
+        yield from (Orphan(worker_id, len(rows) == 1, *row) for row in taken)
+        limit -= len(taken)
+        if limit <= 0:
+            return
+
+
+def _give_back(connection: apsw.Connection, orphan: Orphan, now: Instant) -> None:
+    """Put a run back in the line, with the crash counted."""
+    decision = _decision(connection, orphan)
+    decision.events = (_reaped(orphan, now),)
+    save(connection, [decision], False)
+    connection.execute(SQL["return_orphan"], (now, orphan.run_id))
+
+
+def _fail(connection: apsw.Connection, orphan: Orphan, verdict: DeadRun, now: Instant) -> None:
+    """End a run whose crash budget is spent; when no other run awaits it, it becomes a dead letter."""
+    decision = _decision(connection, orphan)
+    data = json.dumps({"error_type": verdict.error_type, "message": verdict.message})
+    failed = Event(EventType.FAILED, now, data=data)
+    if orphan.parent_id is None or orphan.parent_wait is None:
+        joins = None
+        letters = (Event(EventType.DLQ_PENDING, now), Event(EventType.DLQ_RECORDED, now))
+        decision.events = (_reaped(orphan, now), *letters, failed)
+        decision.dead_letter = DeadLetter(orphan.workflow, orphan.version, verdict.error_type, verdict.message, None)
+    else:
+        joins = Joins(orphan.parent_id, orphan.parent_wait)
+        decision.events = (_reaped(orphan, now), failed)
+    decision.outcome = Outcome(RunState.FAILED, None, verdict.error, now, joins)
+    save(connection, [decision], False)
+
+
+def _decision(connection: apsw.Connection, orphan: Orphan) -> Decision:
+    """A decision by whoever has just raised the run's token; its first event follows the last of the dead holder."""
+    connection.execute(SQL["count_crash"], (orphan.strike, orphan.run_id))
+    fence = Fence(orphan.run_id, orphan.token + 1, orphan.worker_id)
+    first_event = last_event(connection, orphan.run_id) + 1
+    return Decision(fence, orphan.tenant, orphan.generation, first_event=first_event)
+
+
+def _reaped(orphan: Orphan, now: Instant) -> Event:
+    data = json.dumps({"worker": orphan.worker_id, "crashes": orphan.crashes + 1})
+    return Event(EventType.REAPED, now, data=data)

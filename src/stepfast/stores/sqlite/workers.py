@@ -1,0 +1,62 @@
+"""Workers as the store knows them: announced, heard of, gone."""
+
+from __future__ import annotations
+
+import json
+
+import apsw
+
+from stepfast.kernel.durations import Instant
+from stepfast.kernel.events import EventType
+from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.ports import Beat, Enrolment, Holding
+from stepfast.stores.sqlite.asking import Row, fetch, moment, one, statements
+from stepfast.stores.sqlite.pending import last_event, write_events
+
+SQL = statements("workers")
+SAVE_SQL = statements("saving")
+
+
+def enrol(connection: apsw.Connection, worker: Enrolment) -> Instant:
+    """Announce a worker; an id that was buried stays dead, as its runs may not have gone back yet."""
+    now = moment(connection)
+    lists = {"queues": json.dumps(list(worker.queues)), "codes": json.dumps(list(worker.codes))}
+    connection.execute(SQL["enrol"], {**worker._asdict(), **lists, "now": now})
+    return now
+
+
+def beat(connection: apsw.Connection, worker_id: WorkerId) -> Beat:
+    """Note that a worker lives, and list what it holds."""
+    now = moment(connection)
+    alive = one(connection, SQL["beat"], {"now": now, "worker_id": worker_id}) is not None
+    rows = fetch(connection, SQL["holdings"], (worker_id,))
+    return Beat(now, alive, [Holding(run_id, token, wakes, bool(hold)) for run_id, token, wakes, hold in rows])
+
+
+def retire(connection: apsw.Connection, worker_id: WorkerId) -> list[RunId]:
+    """Mark a worker dead and give all it holds back to the line; no crash is counted."""
+    now = moment(connection)
+    connection.execute(SQL["mark_dead"], {"now": now, "worker_id": worker_id})
+    held = fetch(connection, SQL["retired"], (worker_id,))
+    data = json.dumps({"reason": "its worker left", "worker": worker_id})
+    write_events(connection, [_handed_back(connection, row, data, now) for row in held])
+    connection.executemany(SAVE_SQL["hand_back"], [(now, run_id) for run_id, *_ in held])
+    return [RunId(run_id) for run_id, *_ in held]
+
+
+def _handed_back(connection: apsw.Connection, row: Row, data: str, now: Instant) -> Row:
+    """The event carries the raised token: under the old one it could pass for a late write of the worker itself."""
+    run_id, tenant, generation, token = row
+    identity = (run_id, last_event(connection, run_id) + 1, tenant, generation)
+    return (*identity, EventType.HANDED_BACK.value, now, None, None, token + 1, None, data)
+
+
+def live_label(connection: apsw.Connection, worker_id: WorkerId) -> str | None:
+    """The label of a worker that is alive; None for one that is dead or unknown."""
+    label: str | None = one(connection, SQL["live_label"], (worker_id,))
+    return label
+
+
+def claimed_data(worker_id: WorkerId, label: str | None) -> str:
+    """What the event `claimed` says."""
+    return json.dumps({"worker": worker_id, "label": label} if label else {"worker": worker_id})

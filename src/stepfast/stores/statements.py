@@ -1,0 +1,79 @@
+"""SQL kept in `.sql` files as named statements, one text for both dialects.
+
+A file is a list of statements, each of this form, with `:name` parameters and tables written `stepfast.run`:
+
+    -- name: list_events
+    -- What it answers, for the reader.
+    select seq, type from stepfast.event where run_id = :run_id;
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+_NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_COMMENT = re.compile(r"^\s*--.*\n?", re.MULTILINE)
+_PREFIX = re.compile(r"\bstepfast\.(?=[a-z_])")
+# Quoted text goes first, so that a colon inside it is no parameter; `::type` is a cast.
+_PARAMETER = re.compile(r"'[^']*'|(?<!:):([a-z_]\w*)")
+_OPTIONAL = re.compile(r"^ *and \(cast\(:(\w+) as \w+\) is null or (.+)\)$\n?", re.MULTILINE)
+
+
+class Numbered(NamedTuple):
+    """A statement as asyncpg wants it, and the names of its parameters in the order of their numbers."""
+
+    text: str
+    names: tuple[str, ...]
+
+
+@cache
+def load_statements(package: str, file: str) -> dict[str, str]:
+    """The statements of a file beside `package`, by name, as they are written there."""
+    parts = _NAME.split((files(package) / file).read_text(encoding="utf-8"))
+    return {name: _trim(body) for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def shared_statements() -> dict[str, str]:
+    """The cold reads that both stores use."""
+    return load_statements("stepfast.stores", "sql/reads.sql")
+
+
+def unprefixed(text: str) -> str:
+    """A statement for SQLite, whose tables are plain."""
+    return _PREFIX.sub("", text)
+
+
+def numbered(text: str) -> Numbered:
+    """A statement for asyncpg: `:name` becomes `$n`, one number for each name."""
+    names: dict[str, int] = {}
+    rendered = _PARAMETER.sub(_numbering(names), text)
+    return Numbered(rendered, tuple(names))
+
+
+def narrowed(text: str, given: Collection[str]) -> str:
+    """A statement with only those optional conditions whose parameter is given, so that indexes serve it.
+
+    An optional condition is a line of the form `and (cast(:state as text) is null or state = :state)`.
+    """
+
+    def keep(match: re.Match[str]) -> str:
+        return f"   and {match[2]}\n" if match[1] in given else ""
+
+    return _OPTIONAL.sub(keep, text)
+
+
+def _numbering(names: dict[str, int]) -> Callable[[re.Match[str]], str]:
+    def number(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return match[0]
+        return f"${names.setdefault(match[1], len(names) + 1)}"
+
+    return number
+
+
+def _trim(body: str) -> str:
+    return _COMMENT.sub("", body).strip().removesuffix(";")

@@ -1,0 +1,46 @@
+"""From a database URL to the store behind it."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from stepfast.kernel.errors import Invalid
+from stepfast.kernel.ports import Clock, Store
+
+FORMS = "sqlite:///file.db (relative), sqlite:////folder/file.db (absolute) or postgresql://user@host/database"
+
+
+def store_for(url: str, clock: Clock) -> Store:
+    """The store that a URL names; opening it is the caller's."""
+    scheme = urlsplit(url).scheme
+    if scheme == "sqlite":
+        return _sqlite(url, clock)
+    if scheme in ("postgresql", "postgres"):
+        return _postgres(url)
+    raise Invalid(f"The database URL {_without_password(url)!r} is not understood; write {FORMS}.")
+
+
+def _sqlite(url: str, clock: Clock) -> Store:
+    from stepfast.stores.sqlite.store import SqliteStore
+
+    parts = urlsplit(url)
+    if parts.netloc or parts.path in ("", "/"):
+        raise Invalid(f"The database URL {url!r} names no file; write {FORMS}.")
+    return SqliteStore(Path(unquote(parts.path.removeprefix("/"))), clock.now)
+
+
+def _postgres(url: str) -> Store:
+    if importlib.util.find_spec("asyncpg") is None:
+        raise Invalid("A PostgreSQL URL needs the package asyncpg: pip install 'stepfast[postgres]'.")
+    from stepfast.stores.postgres.store import PostgresStore
+
+    return PostgresStore(url)
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    return parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":***@")).geturl()

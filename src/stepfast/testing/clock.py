@@ -1,0 +1,43 @@
+"""A clock that moves only when it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+
+from stepfast.kernel.durations import Duration, Instant, span_ms
+
+START = Instant(1_750_000_000_000)
+
+
+class VirtualClock:
+    """Time for tests: whoever sleeps by it wakes when the test has moved it far enough, in the order of their moments."""
+
+    def __init__(self, start: Instant = START) -> None:
+        self._now = start
+        self._numbers = itertools.count()
+        self._sleepers: list[tuple[Instant, int, asyncio.Future[None]]] = []
+
+    def now(self) -> Instant:
+        return self._now
+
+    async def sleep(self, span_ms: int) -> None:
+        if span_ms <= 0:
+            await asyncio.sleep(0)
+            return
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (Instant(self._now + span_ms), next(self._numbers), woken))
+        await woken
+
+    def advance(self, duration: Duration) -> None:
+        """Move on; everyone whose moment has come wakes, the earliest first."""
+        self._now = Instant(self._now + span_ms(duration))
+        while self._sleepers and self._sleepers[0][0] <= self._now:
+            _, _, woken = heapq.heappop(self._sleepers)
+            if not woken.done():
+                woken.set_result(None)
+
+    def spans_ahead_ms(self) -> list[int]:
+        """How long each sleeper still has to sleep, the shortest first."""
+        return sorted(due_at - self._now for due_at, _, woken in self._sleepers if not woken.done())

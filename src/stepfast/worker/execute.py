@@ -1,0 +1,120 @@
+"""Executing one run: perform its code, then save what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from stepfast.engine.committer import Committer, Woken
+from stepfast.kernel import rules
+from stepfast.kernel.decisions import Decision, HeldRun, Record
+from stepfast.kernel.errors import LeaseLost, NonDeterminism, RowsRefused, Unstorable
+from stepfast.kernel.events import Event, EventType
+from stepfast.kernel.ports import Clock
+from stepfast.kernel.views import OutcomeView
+from stepfast.workflows import failures
+from stepfast.workflows.context import Host
+from stepfast.workflows.functions import Workflow
+from stepfast.workflows.perform import Performance, Raised, Returned, Stopped
+
+log = logging.getLogger("stepfast.worker")
+
+
+class WorkerStops(Exception):
+    """The worker is on its way out and lets go of what it holds."""
+
+
+class Executor:
+    """Executes the runs that a worker holds, and tells of the outcomes it has saved."""
+
+    def __init__(
+        self,
+        committer: Committer,
+        clock: Clock,
+        host: Host,
+        threads: ThreadPoolExecutor,
+        ended: Callable[[OutcomeView], None],
+    ) -> None:
+        self._committer = committer
+        self._clock = clock
+        self._host = host
+        self._threads = threads
+        self._ended = ended
+        self._performances: dict[HeldRun, Performance] = {}
+
+    def stop(self, run: HeldRun, reason: BaseException) -> None:
+        """Let go of a run that is being executed."""
+        performance = self._performances.get(run)
+        if performance is not None:
+            performance.stop(reason)
+
+    async def execute(self, run: HeldRun, workflow: Workflow, records: list[Record]) -> None:
+        """Run the code and save its end; a run that somebody else owns by now is left to them."""
+        if run.claims == 1:
+            self._committer.ride(run, Event(EventType.STARTED, self._clock.now()))
+        performance = Performance(run, workflow, records, self._host, self._threads)
+        self._performances[run] = performance
+        try:
+            ending = await performance.perform()
+            decision = self._decide(run, ending)
+            if decision is not None:
+                await self._save(run, decision)
+        finally:
+            del self._performances[run]
+
+    def _decide(self, run: HeldRun, ending: Returned | Raised | Stopped) -> Decision | None:
+        now = self._clock.now()
+        match ending:
+            case Returned(value):
+                return rules.complete(run, value, now)
+            case Raised(error):
+                return _fail(run, error, self._clock)
+            case Stopped(LeaseLost() as error):
+                log.warning("Let go of run %s: %s", run.run_id, error)
+                return None
+            case Stopped(WorkerStops()):
+                return rules.hand_back(run, "the worker stops", now)
+            case Stopped(NonDeterminism() as error):
+                log.error("Run %s waits for other code: %s", run.run_id, error)
+                return rules.wait_for_code(run, str(error), now)
+            case Stopped(error):
+                log.error("Run %s is handed back: %s", run.run_id, error)
+                return rules.hand_back(run, f"{type(error).__name__}: {error}", now, delay_ms=TROUBLE_DELAY_MS)
+
+    async def _save(self, run: HeldRun, decision: Decision) -> None:
+        error = await self._saved(run, decision)
+        if isinstance(error, Woken):
+            error = await self._saved(run, rules.hand_back(run, "woken while parking", self._clock.now()))
+        elif isinstance(error, RowsRefused):
+            refused = Unstorable(f"The store refused the outcome: {error}")
+            decision = _fail(run, refused, self._clock)
+            error = await self._saved(run, decision)
+        if error is not None:
+            log.warning("The end of run %s was not saved: %s", run.run_id, error)
+        elif decision.outcome is not None:
+            outcome = decision.outcome
+            view = OutcomeView(
+                run.run_id, run.generation, outcome.state, outcome.value, outcome.error, outcome.ended_at
+            )
+            self._ended(view)
+
+    async def _saved(self, run: HeldRun, decision: Decision) -> BaseException | None:
+        answer: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+
+        def answered(error: BaseException | None) -> None:
+            if not answer.done():
+                answer.set_result(error)
+
+        self._committer.save(run, decision, answered)
+        return await answer
+
+
+# A run that met trouble which is not its own is tried again, but not in a tight loop.
+TROUBLE_DELAY_MS = 5_000
+
+
+def _fail(run: HeldRun, error: BaseException, clock: Clock) -> Decision:
+    failure = failures.describe(error)
+    return rules.fail(run, failures.to_text(failure), failure.type, failure.message, clock.now())

@@ -1,0 +1,67 @@
+"""The heartbeat: a thread of its own, so that code which blocks the event loop does not cost the lease."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable
+
+from stepfast.kernel.errors import StepfastError
+from stepfast.kernel.ids import WorkerId
+from stepfast.kernel.ports import Beat, Store
+
+log = logging.getLogger("stepfast.heartbeat")
+
+SHORTEST_PAUSE_S = 0.05
+
+
+class Heartbeat:
+    """Says that a worker lives, once per interval, and passes each answer to the worker's own loop."""
+
+    def __init__(self, store: Store, worker_id: WorkerId, interval_ms: int, heard: Callable[[Beat, int], None]) -> None:
+        self._store = store
+        self._worker_id = worker_id
+        self._interval_s = interval_ms / 1_000
+        self._heard = heard
+        self._home = asyncio.get_running_loop()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="stepfast-heartbeat", daemon=True)
+        self.sent = 0
+
+    def start(self) -> None:
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """End the thread; returns when it has ended."""
+        await asyncio.to_thread(self._ready.wait)
+        if self._loop is not None and self._stop is not None:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._stop.set)
+        await asyncio.to_thread(self._thread.join)
+
+    def _run(self) -> None:
+        asyncio.run(self._beat_until_stopped())
+
+    async def _beat_until_stopped(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self._ready.set()
+        while not self._stop.is_set():
+            pause_s = self._interval_s if await self._beat() else max(self._interval_s / 10, SHORTEST_PAUSE_S)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), pause_s)
+
+    async def _beat(self) -> bool:
+        self.sent += 1
+        number = self.sent
+        try:
+            beat = await self._store.beat(self._worker_id)
+        except StepfastError as error:
+            log.warning("A heartbeat was not answered: %s", error)
+            return False
+        with contextlib.suppress(RuntimeError):
+            self._home.call_soon_threadsafe(self._heard, beat, number)
+        return True

@@ -1,0 +1,1 @@
+"""Ways of writing a workflow. So far: durable functions."""

@@ -1,0 +1,499 @@
+"""Values as JSON text by their hints, and back as the same type; never pickle. Only the first use imports pydantic."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import inspect
+import math
+import re
+import sys
+import types
+import typing
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from decimal import Decimal
+from enum import Enum
+from typing import Any, NamedTuple, NotRequired, Required
+
+from stepfast.kernel.errors import Invalid, InvalidDefinition, Unstorable
+
+MAX_VALUE_BYTES = 16 * 1024 * 1024
+# What the JSON parser of pydantic and the integer parser of Python read back.
+MAX_DEPTH, MAX_DIGITS = 200, 4300
+
+ATOMS = frozenset((str, int, bool, type(None)))
+# Classes that may stand in for a subclass of theirs; `date` is not one, since a datetime would lose its time.
+PLAIN = frozenset((str, int, float, bytes, list, tuple, dict, datetime))
+CONFIG: dict[str, Any] = {"ser_json_bytes": "base64", "val_json_bytes": "base64"}
+# By default pydantic writes null for NaN, and the loss could not be seen.
+WRITER_CONFIG: dict[str, Any] = {"ser_json_inf_nan": "constants"}
+Judge = Callable[[object], tuple[str, str] | None]
+NESTED = re.compile("(.*_)?schema|choices|steps|fields|definitions|serialization")
+
+
+def digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+class Culprit(NamedTuple):
+    """The part of a value that cannot be stored, why, and what to do about it."""
+
+    path: str
+    value: object
+    fault: str
+    remedy: str
+
+    def told(self, subject: str) -> str:
+        place = f"at {self.path if len(self.path) <= 160 else f'{self.path[:80]}...'} is" if self.path else "it is"
+        shown = f"{brief(self.value)} ({type(self.value).__qualname__})"
+        return f"{subject} cannot be stored: {place} {shown}, which {self.fault}. {self.remedy}."
+
+
+def brief(value: object) -> str:
+    """A plain value's repr in at most 80 characters; of anything larger only its size, as it may hold secrets."""
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"a number of {value.bit_length()} bits"
+    if isinstance(value, (str, bytes)):
+        shown = repr(value[:80])
+        return shown if len(value) <= 80 >= len(shown) else f"{shown[:77]}..."
+    if type(value) in ATOMS or isinstance(value, (float, Decimal)):
+        return repr(value)[:80]
+    return f"a value of {len(value)} parts" if isinstance(value, (list, tuple, dict, set, frozenset)) else "an object"
+
+
+def children(value: object) -> Iterator[tuple[str, object]]:
+    """The parts of a value, each with the step of the path that leads to it."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            step = f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{brief(key)}]"
+            yield f"{step} (the key)", key
+            yield step, item
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        yield from ((f".{name}", item) for name, item in zip(value._fields, value, strict=False))
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        yield from ((f"[{index}]", item) for index, item in enumerate(value))
+    elif dataclasses.is_dataclass(value):
+        yield from ((f".{field.name}", getattr(value, field.name, None)) for field in dataclasses.fields(value))
+    elif hasattr(type(value), "__pydantic_core_schema__"):
+        parts = vars(value) | (getattr(value, "__pydantic_extra__", None) or {})
+        yield from ((f".{name}", item) for name, item in parts.items())
+
+
+def find(value: object, judge: Judge, path: str = "", above: tuple[int, ...] = ()) -> Culprit | None:
+    """The first part that the judge finds fault with, that contains itself, or that lies too deep."""
+    if fault := judge(value):
+        return Culprit(path, value, *fault)
+    if id(value) in above:
+        return Culprit(path, value, "contains itself", "Refer to it by a name or number instead")
+    for step, child in children(value):
+        if len(above) >= MAX_DEPTH:
+            return Culprit(path, value, f"lies more than {MAX_DEPTH} levels deep", "Use a flatter form instead")
+        if found := find(child, judge, path + step, (*above, id(value))):
+            return found
+    return None
+
+
+def unwritable(value: object) -> tuple[str, str] | None:
+    """What has no form in JSON under any hint."""
+    if isinstance(value, (float, Decimal)) and not math.isfinite(value):
+        return "JSON has no form for", "Use None or a string instead"
+    if isinstance(value, str) and not value.isascii() and re.search("[\ud800-\udfff]", value):
+        return "holds a lone surrogate that UTF-8 has no form for", "Clean the text, or use bytes instead"
+    if isinstance(value, int) and value.bit_length() > MAX_DIGITS * math.log2(10):
+        return f"has more than {MAX_DIGITS} digits and could not be read back", "Use a string instead"
+    if hasattr(type(value), "get_secret_value"):
+        return "pydantic masks, so that it would come back as asterisks", "Use a reference to the secret instead"
+    return None
+
+
+def foreign(value: object) -> tuple[str, str] | None:
+    """What JSON itself does not have, and so needs a hint."""
+    if type(value) is dict and not all(type(key) is str for key in value):
+        return "has keys that are not strings", "Annotate the return type or parameter, as in dict[int, str]"
+    known = type(value) in ATOMS or type(value) in (float, list, tuple, dict)
+    remedy = f"Annotate the return type or parameter with its type, {type(value).__name__}"
+    return unwritable(value) or (None if known else ("JSON alone cannot restore", remedy))
+
+
+def undecodable(value: object) -> tuple[str, str] | None:
+    """Bytes that a model with pydantic's default config cannot write."""
+    if not isinstance(value, bytes) or value.decode("utf-8", "ignore").encode() == value:
+        return None
+    return "is not UTF-8", "Set ser_json_bytes='base64', val_json_bytes='base64' in its model's model_config"
+
+
+def is_native(value: Any, room: int = MAX_DEPTH) -> bool:
+    """Whether JSON itself has the value: no hint is needed to restore it."""
+    kind = type(value)
+    if kind is dict and room:
+        items = value.items()
+        return all(type(key) is str and (type(item) in ATOMS or is_native(item, room - 1)) for key, item in items)
+    if (kind is list or kind is tuple) and room:
+        return all(type(item) in ATOMS or is_native(item, room - 1) for item in value)
+    return kind in ATOMS or (kind is float and math.isfinite(value))
+
+
+def drift(value: object, restored: object, path: str = "") -> Culprit | None:
+    """The first part that would come back as another type: a subclass, or the wrong branch of a union."""
+    kind, own = type(restored), type(value)
+    if kind is own and own in ATOMS:
+        return None
+    is_plain = kind in PLAIN and isinstance(value, kind) and not isinstance(value, Enum)
+    if not (kind is own or is_plain or (kind, own) in ((float, int), (list, tuple))):
+        remedy = f"Annotate it with {own.__name__} itself, or with a union told apart by a tag"
+        return Culprit(path, value, f"would come back as {kind.__name__}", remedy)
+    twins = {} if isinstance(value, (set, frozenset)) else dict(children(restored))
+    pairs = ((step, child, twins[step]) for step, child in children(value) if step in twins)
+    return next((found for step, child, twin in pairs if (found := drift(child, twin, path + step))), None)
+
+
+def checked(value: Any) -> Any:
+    """Writes a part hinted as Any; pydantic keeps only an error's message, so that carries which part it was."""
+    if not is_native(value):
+        raise ValueError(f"foreign part {id(value)}")
+    return value
+
+
+def ordered(value: Any, write: Callable[[Any], Any]) -> Any:
+    """Writes equal sets as equal text, whatever order they iterate in."""
+    from pydantic_core import to_json
+
+    return sorted(write(value), key=to_json)
+
+
+class Writer:
+    """Turns a schema of pydantic into one that loses nothing silently, and notes where types may drift."""
+
+    def __init__(self) -> None:
+        self.classes: set[type] = set()
+        self.has_union = False
+
+    def tailor(self, node: Any) -> Any:
+        if not isinstance(node, dict):
+            return type(node)(map(self.tailor, node)) if isinstance(node, (list, tuple)) else node
+        if not isinstance(node.get("type"), str):
+            return {name: self.tailor(part) for name, part in node.items()}
+        return self.guard({key: self.tailor(part) if NESTED.fullmatch(key) else part for key, part in node.items()})
+
+    def guard(self, node: dict[str, Any]) -> dict[str, Any]:
+        if "config" in node:
+            node["config"] = node["config"] | WRITER_CONFIG
+        match node["type"]:
+            case "union":
+                self.has_union = True
+            case "model" | "dataclass":
+                self.classes.add(node["cls"])
+            # The keys of such a dict would become strings, so it may hold only what JSON has.
+            case "any" | "dict" if node.get("keys_schema", node)["type"] in ("any", "dict"):
+                node.setdefault("serialization", {"type": "function-plain", "function": checked})
+            case "set" | "frozenset":
+                node.setdefault("serialization", {"type": "function-wrap", "function": ordered})
+        return node
+
+
+class NativeForm:
+    """How values without a hint are written and read: only what JSON itself has."""
+
+    def __init__(self, subject: str) -> None:
+        from pydantic_core import from_json, to_json
+
+        self.subject = subject
+        self.dump, self.parse = to_json, from_json
+
+    def write(self, value: object) -> str:
+        try:
+            raw = self.dump(checked(value))
+        except ValueError as error:
+            raise self.refusal(value, error) from error
+        return text_of(raw, self.subject)
+
+    def read(self, text: str) -> Any:
+        return self.parse(text)
+
+    def restore(self, value: object) -> tuple[str, Any]:
+        """The text, and the value as it will be read from it."""
+        text = self.write(value)
+        try:
+            return text, self.read(text)
+        # Serializers and validators of models are user code and may raise anything.
+        except Exception as error:
+            raise self.refusal(value, error) from error
+
+    def check_readable(self, value: object, text: str) -> None:
+        """Refuses numbers and depths that can be written but not read."""
+        try:
+            self.parse(text, allow_inf_nan=False)
+        except ValueError as error:
+            raise self.refusal(value, error) from error
+
+    def refusal(self, value: object, error: Exception) -> Invalid:
+        culprit = find(value, foreign) or Culprit("", value, f"JSON cannot hold: {error}", "Use another form instead")
+        return Unstorable(culprit.told(self.subject))
+
+
+class HintedForm(NativeForm):
+    """A hint, compiled. Field names are written, never aliases, so that every model reads back what it wrote."""
+
+    def __init__(self, hint: Any, subject: str, misfit: type[Invalid]) -> None:
+        from pydantic_core import SchemaSerializer, SchemaValidator
+
+        super().__init__(subject)
+        schema, writer, config = schema_of(hint, subject), Writer(), typing.cast(Any, CONFIG)
+        # The prebuilt serializer of a model would bypass what the writer tailors.
+        self.to_json = SchemaSerializer(writer.tailor(schema), config | WRITER_CONFIG, _use_prebuilt=False).to_json
+        self.validate_json = SchemaValidator(schema, config).validate_json
+        self.misfit = misfit
+        self.writer = writer
+        self.exact = next((each for each in (*ATOMS, float) if each is (type(None) if hint is None else hint)), None)
+
+    def write(self, value: object) -> str:
+        try:
+            raw = self.to_json(value, warnings="error", round_trip=True, by_alias=False)
+        except Exception as error:
+            raise self.refusal(value, error) from error
+        text = text_of(raw, self.subject)
+        # These words may also stand in an honest string.
+        if "NaN" in text or "Infinity" in text:
+            self.check_readable(value, text)
+        if "**********" in text and (culprit := find(value, unwritable)):
+            raise Unstorable(culprit.told(self.subject))
+        return text
+
+    def read(self, text: str) -> Any:
+        return self.validate_json(text, by_name=True, by_alias=False)
+
+    def restore(self, value: object) -> tuple[str, Any]:
+        if type(value) is self.exact and len(text := super().write(value)) < MAX_DIGITS:
+            return text, value
+        text, restored = super().restore(value)
+        may_drift = self.writer.has_union or any(map(type.__subclasses__, self.writer.classes))
+        if may_drift and (culprit := drift(value, restored)):
+            raise Unstorable(culprit.told(self.subject))
+        return text, restored
+
+    def refusal(self, value: object, error: Exception) -> Invalid:
+        culprit = find(value, unwritable) or self.foreign_part(value, error)
+        if culprit is None and "utf-8" in str(error):
+            culprit = find(value, undecodable)
+        if culprit is not None:
+            return Unstorable(culprit.told(self.subject))
+        return self.misfit(self.misfitting_part(value, error).told(self.subject))
+
+    def foreign_part(self, value: object, error: Exception) -> Culprit | None:
+        if not (marked := re.search(r"foreign part (\d+)", str(error))):
+            return None
+        part = find(value, lambda candidate: ("", "") if id(candidate) == int(marked[1]) else None)
+        return part and find(part.value, foreign, part.path)
+
+    def misfitting_part(self, value: object, error: Exception) -> Culprit:
+        """Where the value does not fit its hint, by reading strictly what it would be written as."""
+        from pydantic import ValidationError
+
+        part, reason = follow(value, re.findall(r"field_name='(\w+)'", str(error))[:1]), in_short(error)
+        try:
+            raw = self.to_json(value, warnings=False, round_trip=True, by_alias=False)
+            if isinstance(error, ValueError):
+                self.validate_json(raw, strict=True, by_name=True, by_alias=False)
+        except ValidationError as invalid:
+            first = invalid.errors(include_url=False, include_context=False)[0]
+            part, reason = follow(value, first["loc"]), first["msg"].rstrip(".")
+        except ValueError as other:
+            reason = in_short(other)
+        return Culprit(*part, f"does not fit its hint: {reason}", "Use what the hint says, or change the hint")
+
+
+def follow(value: object, location: Iterable[int | str]) -> tuple[str, object]:
+    """The path and part at a location of pydantic's, which also names branches of unions: those are left out."""
+    path = ""
+    for name in location:
+        parts = dict(children(value))
+        for step in {f".{name}", f"[{name!r}]"} & parts.keys():
+            path, value = path + step, parts[step]
+    return path, value
+
+
+def in_short(error: Exception) -> str:
+    from pydantic import ValidationError
+
+    if isinstance(error, ValidationError):
+        errors = error.errors(include_url=False, include_context=False, include_input=False)
+        told = [f"{'.'.join(map(str, each['loc'])) or 'value'}: {each['msg']}" for each in errors[:3]]
+        return "; ".join(told) + (f"; and {len(errors) - 3} more" if len(errors) > 3 else "")
+    expected = re.search(r"Expected `(.*?)` -", str(error))
+    return f"expected {expected[1]}" if expected else f"{type(error).__name__}: {error}"[:300]
+
+
+def text_of(raw: bytes, subject: str) -> str:
+    if len(raw) > MAX_VALUE_BYTES:
+        size = f"as JSON it has {len(raw):,} bytes, and the limit is {MAX_VALUE_BYTES:,}"
+        raise Unstorable(f"{subject} cannot be stored: {size}. Keep it in a file, and use its address instead.")
+    return raw.decode()
+
+
+def schema_of(hint: Any, subject: str) -> Any:
+    """pydantic's schema of a hint; a list around it carries our config to dataclasses, TypedDicts and plain types."""
+    from pydantic import PydanticUserError, TypeAdapter
+
+    try:
+        schema: Any = dict(
+            typing.cast(Any, TypeAdapter)(types.GenericAlias(list, (modern(hint),)), config=CONFIG).core_schema
+        )
+    except (PydanticUserError, NameError, TypeError) as error:
+        reason = str(error).split("\n")[0].split(". ")[0].rstrip(".")
+        remedy = "Use plain types, dataclasses, TypedDicts or pydantic models."
+        raise InvalidDefinition(f"{subject} cannot be stored by its hint {hint!r}: {reason}. {remedy}") from error
+    if schema["type"] == "definitions":
+        return schema | {"schema": schema["schema"]["items_schema"]}
+    return schema["items_schema"]
+
+
+def modern(hint: Any) -> Any:
+    """The hint with each `typing.TypedDict` made one of typing_extensions, which pydantic wants before Python 3.12."""
+    if sys.version_info >= (3, 12):
+        return hint
+    if typing.is_typeddict(hint) and type(hint).__module__ == "typing":
+        inner = typing.get_type_hints(hint, include_extras=True)
+        return typed_dict(hint.__name__, {name: modern_field(hint, name, inner[name]) for name in inner})
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is None or origin in (typing.Literal, Callable) or (new := tuple(map(modern, arguments))) == arguments:
+        return hint
+    return (typing.Union if origin is types.UnionType else origin)[new if len(new) > 1 else new[0]]
+
+
+def modern_field(owner: Any, name: str, hint: Any) -> Any:
+    presence: Any = Required if name in owner.__required_keys__ else NotRequired
+    return hint if typing.get_origin(hint) in (Required, NotRequired) else presence[modern(hint)]
+
+
+def typed_dict(name: str, fields: dict[str, Any]) -> Any:
+    from typing_extensions import TypedDict
+
+    return typing.cast(Any, TypedDict)(name, fields)
+
+
+def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """A function's hints, with names looked up in its module and in what it closes over."""
+    target: Any = inspect.unwrap(function)
+    hints: dict[str, Any] = {}
+    names = {each.__name__: each for each in getattr(target, "__type_params__", ())} | closure_of(target)
+    for name, hint in getattr(target, "__annotations__", {}).items():
+        alone = types.SimpleNamespace(__annotations__={name: hint})
+        try:
+            hints |= typing.get_type_hints(alone, getattr(target, "__globals__", {}), names, include_extras=True)
+        except (NameError, AttributeError, TypeError, SyntaxError) as error:
+            part = f"{target.__qualname__}: the hint {hint!r} of " + ("its result" if name == "return" else repr(name))
+            raise InvalidDefinition(f"{part} cannot be resolved: {error}. Import it in the module.") from error
+    return hints
+
+
+def closure_of(target: Any) -> dict[str, Any]:
+    names = target.__code__.co_freevars if hasattr(target, "__code__") else ()
+    cells = zip(names, getattr(target, "__closure__", None) or (), strict=False)
+    return {name: cell.cell_contents for name, cell in cells if cell != types.CellType()}
+
+
+class Codec:
+    """What values and arguments have in common: compile the hints once, then write, read, or both."""
+
+    def __init__(self, what: str, compile_form: Callable[[], NativeForm]) -> None:
+        self.what = what
+        self._compile = compile_form
+
+    @functools.cached_property
+    def _form(self) -> NativeForm:
+        return self._compile()
+
+    def encode(self, value: Any) -> str:
+        text = self._form.write(value)
+        # Shorter text is neither too deep nor too long a number to be read back.
+        if len(text) > MAX_DEPTH:
+            self._form.check_readable(value, text)
+        return text
+
+    def decode(self, text: str) -> Any:
+        form = self._form
+        try:
+            return form.read(text)
+        except Exception as error:
+            raise Invalid(f"{form.subject} cannot be read from JSON: {in_short(error)}.") from error
+
+    def restore(self, value: Any) -> tuple[str, Any]:
+        return self._form.restore(value)
+
+
+class ValueCodec(Codec):
+    """One value by its hint: a result, a signal, an event."""
+
+    def __init__(self, hint: Any, what: str) -> None:
+        super().__init__(what, lambda: form_of(hint, what))
+
+    @classmethod
+    def for_result(cls, function: Callable[..., Any], what: str) -> ValueCodec:
+        """The codec of what a function returns; its hint is resolved at the first use."""
+        codec = cls(Any, what)
+        codec._compile = lambda: form_of(hints_of(function).get("return", Any), what)
+        return codec
+
+
+def form_of(hint: Any, subject: str) -> NativeForm:
+    unhinted = any(hint is each for each in (inspect.Parameter.empty, Any, object))
+    return NativeForm(subject) if unhinted else HintedForm(hint, subject, Unstorable)
+
+
+class ArgumentsCodec(Codec):
+    """All arguments of one function, by name, as one JSON object; one that does not fit its hint is `Invalid`."""
+
+    def __init__(self, function: Callable[..., Any], what: str) -> None:
+        super().__init__(what, lambda: HintedForm(self._hint(function), f"the arguments of {what}", Invalid))
+        self._signature = inspect.signature(function)
+        self._parameters = tuple(self._signature.parameters.values())
+        self._names = tuple(self._signature.parameters)
+        self._plain = all(each.kind is each.POSITIONAL_OR_KEYWORD for each in self._parameters)
+        self._count = len(self._names) if self._plain else -1
+        self._defaults = {each.name: each.default for each in self._parameters if each.default is not each.empty}
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments by parameter name, in the order of the parameters, defaults applied."""
+        if len(args) == self._count and not kwargs:
+            return dict(zip(self._names, args, strict=False))
+        if len(args) < self._count:
+            given = dict(zip(self._names, args, strict=False))
+            bound = {**self._defaults, **given, **kwargs}
+            if bound.keys() == self._signature.parameters.keys() and given.keys().isdisjoint(kwargs):
+                return {name: bound[name] for name in self._names}
+        try:
+            arguments = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise Invalid(f"{self.what}: {error}. Its parameters are {self._signature}.") from error
+        arguments.apply_defaults()
+        return dict(arguments.arguments)
+
+    def decode(self, text: str) -> dict[str, Any]:
+        """The typed arguments; a parameter that the stored text does not know has its default."""
+        complete = self._defaults | super().decode(text)
+        return {name: complete[name] for name in self._names if name in complete}
+
+    def apply(self, function: Callable[..., Any], bound: dict[str, Any]) -> Any:
+        if self._plain:
+            return function(**bound)
+        given = inspect.BoundArguments(self._signature, OrderedDict(bound))
+        return function(*given.args, **given.kwargs)
+
+    def _hint(self, function: Callable[..., Any]) -> Any:
+        hints = hints_of(function)
+        fields = {each.name: field_hint(each, modern(hints.get(each.name, Any))) for each in self._parameters}
+        return typed_dict("Arguments", fields)
+
+
+def field_hint(parameter: inspect.Parameter, hint: Any) -> Any:
+    """The hint of a parameter as a field of all arguments; one with a default may be absent from older text."""
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        return NotRequired[types.GenericAlias(tuple, (hint, ...))]
+    if parameter.kind is parameter.VAR_KEYWORD:
+        is_unpacked = typing.get_origin(hint) is typing.Unpack
+        return NotRequired[typing.get_args(hint)[0] if is_unpacked else types.GenericAlias(dict, (str, hint))]
+    fitting = typing.Optional[hint] if parameter.default is None else hint  # noqa: UP045
+    return hint if parameter.default is parameter.empty else NotRequired[fitting]

@@ -1,0 +1,244 @@
+"""Exceptions as data: described once, when they are recorded, and revived wherever the record is read."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import json
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypeVar
+
+from stepfast.kernel.errors import Invalid, StepFailed, StepfastError
+from stepfast.workflows.codec import is_native
+
+MAX_MESSAGE = 8_000
+MAX_TRACEBACK = 16_000
+MAX_STATE = 16_000
+MAX_NOTES = 8
+MAX_CAUSES = 8
+# A wide group is cut here, so that a failure stays far below the largest value that can be stored.
+MAX_FAILURES = 64
+
+RECORDED = "As recorded when it was raised:\n"
+NO_MESSAGE = "(its message cannot be read)"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What is kept of an exception; `restorable` says that its class could be made from `args` when it was recorded."""
+
+    type: str
+    message: str
+    traceback: str = ""
+    args: str | None = None
+    state: str | None = None
+    restorable: bool = False
+    code: str | None = None
+    notes: tuple[str, ...] = ()
+    cause: Failure | None = None
+    inner: tuple[Failure, ...] = ()
+
+
+def describe(error: BaseException) -> Failure:
+    """The error as data; never raises an `Exception`, whatever the error's own class does."""
+    return Description().of(error, ()) or Failure("builtins:Exception", NO_MESSAGE)
+
+
+def to_text(failure: Failure) -> str:
+    return json.dumps(trimmed(asdict(failure)), ensure_ascii=False, separators=(",", ":"))
+
+
+def from_text(text: str) -> Failure:
+    """The failure that `to_text` wrote; fields that a newer version may have added are left out."""
+    try:
+        return read(json.loads(text))
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise Invalid(f"A stored failure cannot be read: {type(error).__name__}: {error}.") from error
+
+
+def revive(failure: Failure) -> BaseException:
+    """An exception to raise: of its own class if that is restorable and importable here, else a `StepFailed`."""
+    cause = revive(failure.cause) if failure.cause else None
+    error = revive_group(failure) or guarded(revive_own, failure)
+    if error is None:
+        error = StepFailed(failure.message, type_name=failure.type, traceback=failure.traceback)
+    error.__cause__ = cause
+    for note in failure.notes:
+        BaseException.add_note(error, note)
+    if failure.traceback:
+        BaseException.add_note(error, RECORDED + failure.traceback)
+    return error
+
+
+def revive_group(failure: Failure) -> BaseException | None:
+    if not failure.inner:
+        return None
+    inner = [revive(each) for each in failure.inner]
+    return ExceptionGroup(failure.message, [each for each in inner if isinstance(each, Exception)])
+
+
+def revive_own(failure: Failure) -> BaseException | None:
+    cls = load(failure.type) if failure.restorable and failure.args else None
+    if cls is None or not issubclass(cls, Exception):
+        return None
+    error = cls(*json.loads(failure.args or "[]"))
+    if type(error) is not cls:
+        return None
+    vars(error).update(json.loads(failure.state or "{}"))
+    return error
+
+
+def load(type_name: str) -> type | None:
+    """The class of that name, imported if need be; a class inside a function has none that can be found."""
+    module, _, name = type_name.partition(":")
+    found: object = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found if isinstance(found, type) else None
+
+
+class Description:
+    """One error with its causes and inner errors, bounded in depth and number."""
+
+    def __init__(self) -> None:
+        self._left = MAX_FAILURES
+
+    def of(self, error: BaseException | None, above: tuple[int, ...]) -> Failure | None:
+        if error is None or id(error) in above or len(above) > MAX_CAUSES or self._left == 0:
+            return None
+        self._left -= 1
+        above = (*above, id(error))
+        args = guarded(restorable_args, error)
+        return Failure(
+            type=guarded(type_name, error) or "builtins:Exception",
+            message=NO_MESSAGE if (message := guarded(message_of, error)) is None else message,
+            traceback=guarded(traceback_of, error) or "",
+            args=args,
+            state=guarded(state_of, error) if args else None,
+            restorable=args is not None,
+            code=guarded(code_of, error),
+            notes=guarded(notes_of, error) or (),
+            cause=self.of(guarded(cause_of, error), above),
+            inner=self._all(guarded(inner_of, error) or (), above),
+        )
+
+    def _all(self, errors: tuple[BaseException, ...], above: tuple[int, ...]) -> tuple[Failure, ...]:
+        described = (self.of(error, above) for error in errors)
+        return tuple(failure for failure in described if failure is not None)
+
+
+def guarded(look: Callable[[Any], T], subject: object) -> T | None:
+    """What the look finds, or None: the classes of users may override anything, and raise anything."""
+    found: T | None = None
+    with contextlib.suppress(Exception):
+        found = look(subject)
+    return found
+
+
+def type_name(error: BaseException) -> str:
+    # Not isinstance, which asks the error itself.
+    known = getattr(error, "type_name", "") if issubclass(type(error), StepFailed) else ""
+    return clean(known or f"{type(error).__module__}:{type(error).__qualname__}")
+
+
+def message_of(error: BaseException) -> str:
+    return shortened(error.message if isinstance(error, BaseExceptionGroup) else str(error), MAX_MESSAGE)
+
+
+def traceback_of(error: BaseException) -> str:
+    if isinstance(error, StepFailed) and error.traceback:
+        return shortened(error.traceback, MAX_TRACEBACK)
+    return shortened("".join(traceback.format_exception(error, chain=False)), MAX_TRACEBACK)
+
+
+def code_of(error: BaseException) -> str | None:
+    return clean(error.code) if isinstance(error, StepfastError) else None
+
+
+def notes_of(error: BaseException) -> tuple[str, ...]:
+    notes = [str(note) for note in getattr(error, "__notes__", ())]
+    own = [note for note in notes if not note.startswith(RECORDED)]
+    return tuple(shortened(note, MAX_MESSAGE) for note in own[:MAX_NOTES])
+
+
+def cause_of(error: BaseException) -> BaseException | None:
+    cause = error.__cause__
+    return error.__context__ if cause is None and not error.__suppress_context__ else cause
+
+
+def inner_of(error: BaseException) -> tuple[BaseException, ...]:
+    return tuple(error.exceptions) if isinstance(error, BaseExceptionGroup) else ()
+
+
+def restorable_args(error: BaseException) -> str | None:
+    """The arguments from which the error's class makes an equal error, as JSON, or None."""
+    cls = type(error)
+    # What ends a process or cancels a task must not do so again whenever a record is read.
+    if not issubclass(cls, Exception) or issubclass(cls, (BaseExceptionGroup, StepFailed)):
+        return None
+    if load(f"{cls.__module__}:{cls.__qualname__}") is not cls:
+        return None
+    # Errors of Stepfast keep their class even if they were made from more than JSON has.
+    candidates = [making_args(error), [str(error)]] if issubclass(cls, StepfastError) else [making_args(error)]
+    texts = (native_text(args) for args in candidates)
+    return next((text for text in texts if text and guarded(functools.partial(remakes, text), error)), None)
+
+
+def making_args(error: BaseException) -> list[Any]:
+    """What the class is called with; an OSError keeps its file name apart from `args`, and says so in `__reduce__`."""
+    reduced: Any = error.__reduce__()
+    return list(reduced[1] if reduced[0] is type(error) else error.args)
+
+
+def remakes(args: str, error: BaseException) -> bool:
+    made = type(error)(*json.loads(args))
+    return type(made) is type(error) and str(made) == str(error)
+
+
+def state_of(error: BaseException) -> str | None:
+    """The error's attributes, as far as JSON has them: many classes keep more than they pass on as `args`."""
+    state = {name: value for name, value in vars(error).items() if name != "__notes__" and native_text(value)}
+    return native_text(state) if state else None
+
+
+def native_text(value: object) -> str | None:
+    """The value as JSON if it comes back equal, which a tuple does not."""
+    if not is_native(value):
+        return None
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MAX_STATE and clean(text) == text and json.loads(text) == value else None
+
+
+def shortened(text: str, limit: int) -> str:
+    """The head and tail of a long text: the one says what was called, the other what went wrong."""
+    if len(text) > limit:
+        half = limit // 2 - 30
+        text = f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:]}"
+    return clean(text)
+
+
+def clean(text: str) -> str:
+    """The text with lone surrogates replaced, which no store takes."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def trimmed(data: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in data.items() if value not in (None, "", (), False) or name == "message"}
+    if "cause" in kept:
+        kept["cause"] = trimmed(kept["cause"])
+    if "inner" in kept:
+        kept["inner"] = [trimmed(each) for each in kept["inner"]]
+    return kept
+
+
+def read(data: dict[str, Any]) -> Failure:
+    known = {field.name: data[field.name] for field in fields(Failure) if field.name in data}
+    known["notes"] = tuple(known.get("notes", ()))
+    known["cause"] = read(known["cause"]) if known.get("cause") else None
+    known["inner"] = tuple(read(each) for each in known.get("inner", ()))
+    return Failure(**known)

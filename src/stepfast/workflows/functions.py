@@ -1,0 +1,159 @@
+"""Workflows written as plain functions."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+from asyncio import events
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+
+from stepfast.kernel.errors import InvalidDefinition, WrongCall
+from stepfast.workflows.branches import thread_branch
+from stepfast.workflows.codec import ArgumentsCodec, ValueCodec
+from stepfast.workflows.loop import RunLoop
+from stepfast.workflows.registry import DEFINED
+from stepfast.workflows.steps import check_name
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+DEFAULT_QUEUE = "default"
+
+
+class Workflow:
+    """What a workflow is, apart from how it is called: name and version, its function, the types around it."""
+
+    def __init__(self, function: Callable[..., Any], name: str, version: int, queue: str, priority: int) -> None:
+        self.function = function
+        self.name = name
+        self.version = version
+        self.queue = queue
+        self.priority = priority
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.arguments = ArgumentsCodec(function, f"workflow {name!r}")
+        self.result = ValueCodec.for_result(function, f"the result of workflow {name!r}")
+
+    @property
+    def code(self) -> str:
+        """What a worker must have to execute it."""
+        return f"{self.name}@{self.version}"
+
+    @property
+    def place(self) -> str:
+        """Where it is written, for messages to people."""
+        return f"{self.function.__module__}.{self.function.__qualname__}"
+
+    def __repr__(self) -> str:
+        return f"<workflow {self.code} of {self.place}>"
+
+
+class AsyncWorkflow(Generic[P, T]):
+    """A workflow written as `async def`."""
+
+    def __init__(self, workflow: Workflow) -> None:
+        self.workflow = workflow
+        functools.update_wrapper(cast(Callable[..., Any], self), workflow.function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        _refuse_inside_a_run(self.workflow)
+        return cast(Coroutine[Any, Any, T], self.workflow.function(*args, **kwargs))
+
+    def run(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run it durably on the default app, and wait for its result."""
+        return cast(T, run_blocking(self.workflow, args, kwargs))
+
+
+class SyncWorkflow(Generic[P, T]):
+    """A workflow written as `def`; it runs in a thread."""
+
+    def __init__(self, workflow: Workflow) -> None:
+        self.workflow = workflow
+        functools.update_wrapper(cast(Callable[..., Any], self), workflow.function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        _refuse_inside_a_run(self.workflow)
+        return cast(T, self.workflow.function(*args, **kwargs))
+
+    def run(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run it durably on the default app, and wait for its result."""
+        return cast(T, run_blocking(self.workflow, args, kwargs))
+
+
+def run_blocking(workflow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a workflow on the default app, which the application above brings along."""
+    _refuse_inside_a_run(workflow)
+    if events._get_running_loop() is not None:
+        raise WrongCall(f"{workflow.name}.run(...) blocks: in async code use `await app.start({workflow.name}, ...)`.")
+    runner: Callable[..., Any] = importlib.import_module(DEFAULT_APP).run_on_default_app
+    return runner(workflow, args, kwargs)
+
+
+# By name, for this layer must not know the one that wires it.
+DEFAULT_APP = "stepfast.app"
+
+
+def _refuse_inside_a_run(workflow: Workflow) -> None:
+    if isinstance(events._get_running_loop(), RunLoop) or thread_branch() is not None:
+        raise WrongCall(f"Workflow {workflow.name!r} was called inside a run. Call its steps instead.")
+
+
+@overload
+def workflow(function: Callable[P, Coroutine[Any, Any, T]], /) -> AsyncWorkflow[P, T]: ...
+
+
+@overload
+def workflow(function: Callable[P, T], /) -> SyncWorkflow[P, T]: ...
+
+
+@overload
+def workflow(
+    *, name: str | None = None, version: int = 1, queue: str | None = None, priority: int = 0
+) -> WorkflowDecorator: ...
+
+
+def workflow(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    version: int = 1,
+    queue: str | None = None,
+    priority: int = 0,
+) -> Any:
+    """Make a function a workflow: each of its runs survives crashes, restarts and deploys."""
+    decorator = WorkflowDecorator(name, version, queue or DEFAULT_QUEUE, priority)
+    return decorator if function is None else decorator(function)
+
+
+class WorkflowDecorator:
+    """`@workflow(...)` with options."""
+
+    def __init__(self, name: str | None, version: int, queue: str, priority: int) -> None:
+        self._name, self._version, self._queue, self._priority = name, version, queue, priority
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, T]]) -> AsyncWorkflow[P, T]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, T]) -> SyncWorkflow[P, T]: ...
+
+    def __call__(self, function: Callable[..., Any]) -> Any:
+        name = check_name("Workflow", self._name or getattr(function, "__name__", ""), function)
+        definition = Workflow(function, name, _check_version(name, self._version), self._queue, self._priority)
+        wrapped: Any = AsyncWorkflow(definition) if definition.is_async else SyncWorkflow(definition)
+        DEFINED.add(definition)
+        return wrapped
+
+
+MAX_VERSION = 2**31 - 1
+
+
+def _check_version(name: str, version: object) -> int:
+    if not isinstance(version, int) or not 1 <= version <= MAX_VERSION:
+        raise InvalidDefinition(f"Workflow {name!r} has version {version!r}: use a whole number from 1 on.")
+    return version
+
+
+AnyWorkflow = AsyncWorkflow[..., Any] | SyncWorkflow[..., Any] | Workflow

@@ -1,0 +1,206 @@
+"""The event loop of one run: its tasks are the run's branches, and the run knows exactly when all of them wait."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn, TypeVar, TypeVarTuple, cast
+
+from stepfast.kernel.errors import WrongCall
+from stepfast.workflows.branches import Branch
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+# One run must not keep the others waiting: after so many callbacks the outer loop gets its turn.
+CALLBACKS_PER_TURN = 2_000
+
+
+class BranchTask(asyncio.Task[Any]):
+    """A task of a run's code; the branch that its durable calls belong to."""
+
+    branch: Branch
+
+
+class CallAnswer(asyncio.Future[Any]):
+    """What a durable call waits for; the run hears at once when the code no longer wants it."""
+
+    on_cancel: Callable[[], None] | None = None
+
+    def cancel(self, msg: Any = None) -> bool:
+        cancelled = super().cancel(msg)
+        if cancelled and self.on_cancel is not None:
+            self.on_cancel()
+        return cancelled
+
+
+class RunLoop(asyncio.AbstractEventLoop):
+    """Runs the code of one run inside the callbacks of an outer loop.
+
+    Only durable calls bring anything into it from outside, one result at a time: when nothing is left to do,
+    `on_quiet` hands out the next result. So the code takes the same way on every replay, also through `gather`,
+    `wait` and locks, and the moment when every branch waits is known, not guessed.
+    """
+
+    def __init__(self, outer: asyncio.AbstractEventLoop, on_quiet: Callable[[], bool]) -> None:
+        self._outer = outer
+        self._on_quiet = on_quiet
+        self._ready: deque[asyncio.Handle] = deque()
+        self._scheduled = False
+        self._driving = False
+        self.tasks: set[BranchTask] = set()
+
+    def start(self, code: Coroutine[Any, Any, T], branch: Branch) -> asyncio.Task[T]:
+        """Begin the run's code in its first branch."""
+        return self._add_task(code, branch, None, None)
+
+    def kick(self) -> None:
+        """Have the outer loop drive this one, soon."""
+        if not self._driving and not self._scheduled:
+            self._scheduled = True
+            self._outer.call_soon(self._drive)
+
+    def drain(self, callbacks: int) -> None:
+        """Let closed code unwind: run what is ready, without handing out anything more."""
+        self._as_running(lambda: self._run_ready(callbacks))
+
+    def _drive(self) -> None:
+        self._scheduled = False
+        self._as_running(self._run_until_quiet)
+
+    def _as_running(self, body: Callable[[], object]) -> None:
+        outer = events._get_running_loop()
+        events._set_running_loop(self)
+        self._driving = True
+        try:
+            body()
+        finally:
+            self._driving = False
+            events._set_running_loop(outer)
+
+    def _run_until_quiet(self) -> None:
+        budget = CALLBACKS_PER_TURN
+        while budget > 0:
+            budget -= 1 + self._run_ready(budget)
+            if not self._ready and not self._on_quiet():
+                return
+        self._scheduled = True
+        self._outer.call_soon(self._drive)
+
+    def _run_ready(self, callbacks: int) -> int:
+        ran = 0
+        ready = self._ready
+        while ready and ran < callbacks:
+            handle = ready.popleft()
+            ran += 1
+            if not handle.cancelled():
+                self._run_callback(handle)
+        return ran
+
+    def _run_callback(self, handle: asyncio.Handle) -> None:
+        # A task whose code raises SystemExit keeps it as its result and raises it again; that would end the worker.
+        with contextlib.suppress(SystemExit):
+            handle._run()
+
+    def call_soon(
+        self,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        if not self._driving and not self._scheduled:
+            self.kick()
+        return handle
+
+    def call_soon_threadsafe(
+        self,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        return self._outer.call_soon_threadsafe(lambda: self.call_soon(callback, *args, context=context))
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_answer(self) -> CallAnswer:
+        """A future for the answer to a durable call."""
+        return CallAnswer(loop=self)
+
+    def create_task(
+        self,
+        coro: Any,
+        *,
+        name: str | None = None,
+        context: contextvars.Context | None = None,
+        **options: Any,
+    ) -> asyncio.Task[Any]:
+        return self._add_task(coro, current_branch_of(self).child(), name, context)
+
+    def _add_task(
+        self, code: Any, branch: Branch, name: str | None, context: contextvars.Context | None
+    ) -> asyncio.Task[Any]:
+        task = BranchTask(code, loop=self, name=name, context=context)
+        task.branch = branch
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    def time(self) -> float:
+        return self._outer.time()
+
+    def is_running(self) -> bool:
+        return self._driving
+
+    def is_closed(self) -> bool:
+        return False
+
+    def get_debug(self) -> bool:
+        return False
+
+    def get_task_factory(self) -> None:
+        return None
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Code that was dropped leaves unread futures and unfinished tasks behind; that is no error of anybody's."""
+
+
+def current_branch_of(loop: RunLoop) -> Branch:
+    """The branch of the task that runs now in this loop."""
+    task = asyncio.current_task(loop)
+    if not isinstance(task, BranchTask):
+        raise WrongCall(
+            "A durable call was made in a callback, outside every task of its workflow. Await it in a task."
+        )
+    return task.branch
+
+
+def _refusal(name: str) -> Callable[..., NoReturn]:
+    def refuse(self: RunLoop, *args: Any, **options: Any) -> NoReturn:
+        raise WrongCall(
+            f"Workflow code called the event loop's {name}: timers, threads and I/O cannot be replayed. "
+            f"Do it in a function marked @step, and await that."
+        )
+
+    return refuse
+
+
+_OUTSIDE = """
+    call_later call_at run_in_executor getaddrinfo getnameinfo create_connection create_server
+    create_datagram_endpoint create_unix_connection create_unix_server connect_accepted_socket
+    connect_read_pipe connect_write_pipe subprocess_shell subprocess_exec start_tls sendfile add_reader
+    add_writer remove_reader remove_writer sock_recv sock_recv_into sock_recvfrom sock_sendall
+    sock_sendto sock_connect sock_accept sock_sendfile add_signal_handler run_forever run_until_complete
+"""
+
+for _name in _OUTSIDE.split():
+    setattr(RunLoop, _name, _refusal(_name))
+
+# What the base class leaves open was closed above, where type checkers do not look.
+open_loop = cast("Callable[[asyncio.AbstractEventLoop, Callable[[], bool]], RunLoop]", RunLoop)

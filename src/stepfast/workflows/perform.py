@@ -1,0 +1,155 @@
+"""Performing a run: its code, from the claim to its end or to the moment it must be let go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
+
+from stepfast.kernel.decisions import HeldRun, Record
+from stepfast.kernel.errors import NonDeterminism, StepFailed, StepfastError
+from stepfast.workflows.branches import Branch, enter_thread
+from stepfast.workflows.context import Host, Parked, RunContext
+from stepfast.workflows.functions import Workflow
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The code returned; its value as text."""
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The code raised."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The run cannot go on here; why."""
+
+    error: BaseException
+
+
+Ending = Returned | Raised | Stopped
+
+
+class Performance:
+    """One claim's worth of a run's life."""
+
+    def __init__(
+        self, run: HeldRun, workflow: Workflow, records: Iterable[Record], host: Host, threads: Executor
+    ) -> None:
+        self._workflow = workflow
+        self._threads = threads
+        self._outer = asyncio.get_running_loop()
+        self._ended: asyncio.Future[Ending] = self._outer.create_future()
+        self._context = RunContext(run, records, host, self._outer)
+        self._context.on_stop = self._stopped
+
+    async def perform(self) -> Ending:
+        """Run the code until it ends or cannot go on, then drop what is left of it."""
+        try:
+            self._start()
+            return await self._ended
+        finally:
+            await self._close()
+
+    def stop(self, reason: BaseException) -> None:
+        """Let go of the run; what is recorded stays."""
+        self._context.stop(reason)
+
+    def _start(self) -> None:
+        # Arguments are decoded here, so that a stored input that no longer fits fails this run and nothing else.
+        try:
+            arguments = self._workflow.arguments.decode(self._context.run.input)
+        except StepfastError as error:
+            self._end(Raised(error))
+            return
+        branch = Branch(self._context)
+        start = self._start_coroutine if self._workflow.is_async else self._start_thread
+        start(branch, lambda: self._workflow.arguments.apply(self._workflow.function, arguments))
+
+    def _start_coroutine(self, branch: Branch, call: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        async def main() -> Any:
+            return await call()
+
+        self._context.loop.start(main(), branch).add_done_callback(self._code_ended)
+
+    def _start_thread(self, branch: Branch, call: Callable[[], Any]) -> None:
+        def main() -> Any:
+            enter_thread(branch)
+            try:
+                return call()
+            finally:
+                enter_thread(None)
+
+        future = self._outer.run_in_executor(self._threads, main)
+        future.add_done_callback(self._code_ended)
+
+    def _code_ended(self, code: asyncio.Future[Any]) -> None:
+        if self._ended.done():
+            _look_at(code)
+        elif code.cancelled():
+            self._end(Raised(StepFailed("The workflow's code was cancelled from inside.", type_name="CancelledError")))
+        elif (error := code.exception()) is not None:
+            self._raised(error)
+        else:
+            self._returned(code.result())
+
+    def _raised(self, error: BaseException) -> None:
+        if isinstance(error, Parked):
+            return
+        self._end_checked(Raised(error))
+
+    def _returned(self, value: object) -> None:
+        try:
+            text = self._workflow.result.encode(value)
+        except StepfastError as error:
+            self._end_checked(Raised(error))
+        else:
+            self._end_checked(Returned(text))
+
+    def _end_checked(self, ending: Ending) -> None:
+        try:
+            self._context.check_end()
+        except NonDeterminism as error:
+            self._end(Stopped(error))
+        else:
+            self._end(ending)
+
+    def _stopped(self) -> None:
+        error = self._context.stopped_by
+        assert error is not None
+        self._end(Stopped(error))
+
+    def _end(self, ending: Ending) -> None:
+        if not self._ended.done():
+            self._ended.set_result(ending)
+
+    async def _close(self) -> None:
+        if self._context.is_quiet:
+            return
+        # From a plain callback: the code's tasks must not be driven from inside a task of the outer loop.
+        closed: asyncio.Future[None] = self._outer.create_future()
+
+        def close() -> None:
+            try:
+                self._context.close()
+            finally:
+                if not closed.done():
+                    closed.set_result(None)
+
+        self._outer.call_soon(close)
+        await closed
+
+
+def _look_at(code: asyncio.Future[Any]) -> None:
+    """Take note of a late end, so that asyncio does not complain that nobody did."""
+    if not code.cancelled():
+        code.exception()

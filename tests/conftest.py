@@ -1,0 +1,61 @@
+"""Fixtures that every test may ask for."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.apps import migrated
+from tests.support.postgres import drop_database, fresh_database, server_url, stop_server
+
+POSTGRES_FOLDER = pytest.StashKey[Path]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    worker = getattr(config, "workerinput", None)
+    folder = worker["postgres_folder"] if worker else tempfile.mkdtemp(prefix="stepfast-")
+    config.stash[POSTGRES_FOLDER] = Path(folder)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node) -> None:
+    """Tell a process of pytest-xdist where the server that it shares with the others lives."""
+    node.workerinput["postgres_folder"] = str(node.config.stash[POSTGRES_FOLDER])
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        stop_server(config.stash[POSTGRES_FOLDER])
+
+
+@pytest.fixture(scope="session")
+def postgres_server(pytestconfig: pytest.Config) -> str:
+    """The address of a running PostgreSQL server."""
+    return server_url(pytestconfig.stash[POSTGRES_FOLDER])
+
+
+@pytest.fixture
+async def postgres_url(postgres_server: str) -> AsyncIterator[str]:
+    """The address of an empty PostgreSQL database that is this test's own."""
+    url = await fresh_database(postgres_server)
+    yield url
+    await drop_database(url, postgres_server)
+
+
+STORES = ["sqlite", "postgres"]
+
+
+@pytest.fixture(params=STORES)
+async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
+    """The URL of an empty database of this test's own, one of each kind."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/app.db"
+        return
+    server = request.getfixturevalue("postgres_server")
+    url = await fresh_database(server)
+    await migrated(url)
+    yield url
+    await drop_database(url, server)

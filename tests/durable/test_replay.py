@@ -1,0 +1,162 @@
+"""Code that changed while its runs were open."""
+
+from __future__ import annotations
+
+import asyncio
+
+from stepfast import RunState, step, workflow
+from tests.support.apps import Bodies, app_on
+
+
+class Open:
+    """A run that was stopped after some steps, to be continued by other code."""
+
+    def __init__(self) -> None:
+        self.bodies = Bodies()
+        self.reached = asyncio.Event()
+        self.let_go = asyncio.Event()
+
+
+def version_of(names: list[str], state: Open, waits: bool):
+    """A workflow `flow` whose code calls the named steps in turn, and then a step that waits."""
+
+    def make(name: str):
+        @step(name=name)
+        async def body(argument: str = name) -> str:
+            state.bodies.ran(name)
+            return argument
+
+        return body
+
+    steps = [make(name) for name in names]
+
+    @step
+    async def hold() -> None:
+        state.reached.set()
+        if waits:
+            await state.let_go.wait()
+
+    @workflow(name="flow")
+    async def flow() -> list[str]:
+        results = [await body() for body in steps]
+        await hold()
+        return results
+
+    return flow
+
+
+async def open_run(database: str, names: list[str], state: Open) -> str:
+    code = version_of(names, state, waits=True)
+    async with app_on(database, [code]) as app:
+        run = await app.start(code)
+        await state.reached.wait()
+    state.let_go.set()
+    return run.id
+
+
+async def state_of(app, run_id: str) -> RunState:
+    return (await app.get(run_id).info()).state
+
+
+async def until(app, run_id: str, wanted: RunState) -> None:
+    while await state_of(app, run_id) is not wanted:
+        pass
+
+
+async def test_an_added_step_runs_and_the_recorded_ones_do_not(database):
+    state = Open()
+    run_id = await open_run(database, ["a", "b"], state)
+    code = version_of(["a", "b", "c"], state, waits=False)
+    async with app_on(database, [code]) as app:
+        assert await app.get(run_id).result() == ["a", "b", "c"]
+    assert state.bodies == {"a": 1, "b": 1, "c": 1}
+
+
+async def test_a_removed_step_leaves_the_run_waiting_for_code_and_runs_nothing(database):
+    state = Open()
+    run_id = await open_run(database, ["a", "b"], state)
+    code = version_of(["a"], state, waits=False)
+    async with app_on(database, [code]) as app:
+        await until(app, run_id, RunState.WAITING)
+    assert state.bodies == {"a": 1, "b": 1}
+
+
+async def test_a_run_that_waited_for_code_goes_on_when_a_worker_brings_it(database):
+    state = Open()
+    run_id = await open_run(database, ["a", "b"], state)
+    async with app_on(database, [version_of(["a"], state, waits=False)]) as app:
+        await until(app, run_id, RunState.WAITING)
+    async with app_on(database, [version_of(["a", "b"], state, waits=False)]) as app:
+        assert await app.get(run_id).result() == ["a", "b"]
+    assert state.bodies == {"a": 1, "b": 1}
+
+
+async def test_other_arguments_for_a_recorded_step_leave_the_run_waiting_for_code(database):
+    bodies, reached, let_go = Bodies(), asyncio.Event(), asyncio.Event()
+
+    @step
+    async def charge(amount: int) -> int:
+        bodies.ran("charge")
+        return amount
+
+    @step
+    async def hold() -> None:
+        reached.set()
+        await let_go.wait()
+
+    def code(amount: int):
+        @workflow(name="flow")
+        async def flow() -> int:
+            charged = await charge(amount)
+            await hold()
+            return charged
+
+        return flow
+
+    async with app_on(database, [first := code(1)]) as app:
+        run = await app.start(first)
+        await reached.wait()
+    async with app_on(database, [code(2)]) as app:
+        await until(app, run.id, RunState.WAITING)
+        events = await app.get(run.id).history()
+    assert "charge#1" in (events[-1].data or "")
+    assert bodies["charge"] == 1
+
+
+async def test_a_new_optional_parameter_breaks_no_open_run(database):
+    bodies, reached, let_go = Bodies(), asyncio.Event(), asyncio.Event()
+
+    @step
+    async def hold() -> None:
+        reached.set()
+        await let_go.wait()
+
+    @step(name="charge")
+    async def old_charge(amount: int) -> int:
+        bodies.ran("charge")
+        return amount
+
+    @step(name="charge")
+    async def new_charge(amount: int, currency: str = "EUR") -> int:
+        bodies.ran("charge")
+        return amount
+
+    @workflow(name="flow")
+    async def old_flow() -> int:
+        charged = await old_charge(1)
+        await hold()
+        return charged
+
+    @workflow(name="flow")
+    async def new_flow() -> int:
+        charged = await new_charge(1)
+        await hold()
+        return charged
+
+    async with app_on(database, [old_flow]) as app:
+        run = await app.start(old_flow)
+        await reached.wait()
+    let_go.set()
+    async with app_on(database, [new_flow]) as app:
+        assert await app.get(run.id).result() == 1
+    assert bodies["charge"] == 1

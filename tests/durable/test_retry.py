@@ -1,0 +1,102 @@
+"""Failed attempts: how often, how soon, and what is left of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from stepfast import Retry, RunFailed, Stepfast, step, workflow
+from stepfast.testing import VirtualClock
+from tests.support.apps import PATIENT, Bodies
+
+
+async def until_recorded(run, times: int) -> None:
+    """Wait, by reading the run, until so many attempts are recorded."""
+    while len(await run.steps()) < times:
+        pass
+
+
+def flaky(bodies: Bodies, failures: int, retry: Retry):
+    @step(retry=retry)
+    async def fragile() -> str:
+        bodies.ran("fragile")
+        if bodies["fragile"] <= failures:
+            raise ConnectionError(f"try {bodies['fragile']}")
+        return "done"
+
+    @workflow
+    async def flow() -> str:
+        return await fragile()
+
+    return flow
+
+
+async def test_a_step_that_fails_for_a_while_succeeds_in_the_end(database):
+    bodies, clock = Bodies(), VirtualClock()
+    flow = flaky(bodies, failures=2, retry=Retry(attempts=3, base="10s", jitter=0))
+    async with Stepfast(database, workflows=[flow], worker=PATIENT, clock=clock) as app:
+        run = await app.start(flow)
+        await until_recorded(run, 1)
+        clock.advance("10s")
+        await until_recorded(run, 2)
+        clock.advance("20s")
+        assert await run == "done"
+        records = await run.steps()
+    assert [(record.state, record.attempt) for record in records] == [("pending", 1), ("pending", 2), ("completed", 3)]
+
+
+async def test_no_attempt_comes_before_its_backoff_is_over(database):
+    bodies, clock = Bodies(), VirtualClock()
+    flow = flaky(bodies, failures=1, retry=Retry(attempts=2, base="10s", jitter=0))
+    async with Stepfast(database, workflows=[flow], worker=PATIENT, clock=clock) as app:
+        run = await app.start(flow)
+        await until_recorded(run, 1)
+        clock.advance("9.999s")
+        await run.info()
+        assert bodies["fragile"] == 1
+        clock.advance("1ms")
+        assert await run == "done"
+
+
+async def test_the_last_attempts_error_is_the_steps_error(database):
+    bodies = Bodies()
+    flow = flaky(bodies, failures=9, retry=Retry(attempts=3, base=0))
+    async with Stepfast(database, workflows=[flow], worker=PATIENT) as app:
+        run = await app.start(flow)
+        with pytest.raises(RunFailed, match="try 3") as failed:
+            await run
+        assert isinstance(failed.value.__cause__, ConnectionError)
+        types = [event.type for event in await run.history()]
+    assert bodies["fragile"] == 3
+    assert types[-3:] == ["dlq_pending", "dlq_recorded", "failed"]
+
+
+async def test_an_error_that_must_not_be_retried_fails_at_once(database):
+    bodies = Bodies()
+    flow = flaky(bodies, failures=9, retry=Retry(attempts=5, never=(ConnectionError,)))
+    async with Stepfast(database, workflows=[flow], worker=PATIENT) as app:
+        with pytest.raises(RunFailed, match="try 1"):
+            await (await app.start(flow))
+    assert bodies["fragile"] == 1
+
+
+async def test_attempts_before_a_change_of_worker_count(database):
+    bodies = Bodies()
+
+    @step(retry=Retry(attempts=2, base="1h", jitter=0))
+    async def fragile() -> None:
+        bodies.ran("fragile")
+        raise ConnectionError(f"try {bodies['fragile']}")
+
+    @workflow
+    async def flow() -> None:
+        await fragile()
+
+    clock = VirtualClock()
+    async with Stepfast(database, workflows=[flow], worker=PATIENT, clock=clock) as app:
+        run = await app.start(flow)
+        await until_recorded(run, 1)
+    clock.advance("2h")
+    async with Stepfast(database, workflows=[flow], worker=PATIENT, clock=clock) as app:
+        with pytest.raises(RunFailed, match="try 2"):
+            await app.get(run.id).result()
+    assert bodies["fragile"] == 2

@@ -1,0 +1,77 @@
+"""A worker process to be killed: it leaves a trace of every body that really ran, and dies where it is told to.
+
+Called as `python -m tests.faults.victim OPTIONS` with a JSON object: database, trace, die_at (run number and step number),
+broken (a guard to take out), start (how many runs to start here).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from stepfast import Stepfast, step, workflow
+from stepfast.engine.committer import Committer
+from stepfast.kernel.decisions import Decision
+from stepfast.kernel.ports import Saving
+from tests.support.apps import QUICK
+
+STEPS = 5
+OPTIONS: dict[str, Any] = {}
+
+
+@step
+async def work(number: int, index: int) -> int:
+    leave_trace(number, index)
+    if OPTIONS.get("die_at") == [number, index]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return index
+
+
+@workflow
+async def chain(number: int) -> int:
+    return sum([await work(number, index) for index in range(STEPS)])
+
+
+def leave_trace(number: int, index: int) -> None:
+    # One write of a short line to a file opened for appending is never torn, also not by a kill.
+    trace = os.open(OPTIONS["trace"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(trace, f"{number} {index}\n".encode())
+    os.close(trace)
+
+
+def trace_of(path: Path) -> list[tuple[int, int]]:
+    """Every body that ran, in order: run number, step number."""
+    if not path.exists():
+        return []
+    pairs = [line.split() for line in path.read_text().splitlines()]
+    return [(int(number), int(index)) for number, index in pairs]
+
+
+def acknowledge_before_the_commit() -> None:
+    """Take out "saved before seen": decisions count as saved while they are only in memory."""
+
+    async def forget(self: Committer, decisions: list[Decision]) -> list[Saving]:
+        return [Saving.SAVED for _ in decisions]
+
+    Committer._save_until_answered = forget  # type: ignore[method-assign]
+
+
+GUARDS = {"saved-before-seen": acknowledge_before_the_commit}
+
+
+async def main() -> None:
+    async with Stepfast(OPTIONS["database"], workflows=[chain], worker=QUICK) as app:
+        await asyncio.gather(*(app.start(chain, number, key=str(number)) for number in range(OPTIONS.get("start", 0))))
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    OPTIONS.update(json.loads(sys.argv[1]))
+    if "broken" in OPTIONS:
+        GUARDS[OPTIONS["broken"]]()
+    asyncio.run(main())

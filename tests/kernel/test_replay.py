@@ -1,0 +1,88 @@
+"""Which record belongs to a call."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stepfast.kernel.decisions import CallId, Record
+from stepfast.kernel.durations import Instant
+from stepfast.kernel.errors import NonDeterminism
+from stepfast.kernel.replay import Replay, check_all_claimed
+from stepfast.kernel.states import StepState
+
+NOW = Instant(1)
+
+
+def record(path, name, nth, digest="d", seq=1, state=StepState.COMPLETED):
+    return Record(CallId(path, name, nth), "step", state, 1, digest, "{}", "1", None, NOW, NOW, seq=seq)
+
+
+def differs(stored):
+    return False
+
+
+CALLS = st.lists(
+    st.tuples(st.sampled_from(["", "1", "2", "1.1"]), st.sampled_from(["a", "b", "c"]), st.integers(1, 4)), unique=True
+)
+
+
+@given(calls=CALLS, order=st.randoms())
+def test_each_call_gets_its_own_record_in_whatever_order_it_asks(calls, order):
+    records = [record(*call, seq=seq) for seq, call in enumerate(calls)]
+    replay = Replay(records)
+    asked = list(records)
+    order.shuffle(asked)
+    # Counts may have holes here, which a run's own calls never have; ask branch by branch in rising order.
+    asked.sort(key=lambda each: each.call.nth)
+    for each in asked:
+        assert replay.find(each.call, each.digest, differs) is each
+    assert replay.finished
+
+
+@given(calls=CALLS)
+def test_no_record_is_handed_out_twice(calls):
+    replay = Replay([record(*call, seq=seq) for seq, call in enumerate(calls)])
+    handed = []
+    for path, name, nth in [*calls, *calls]:
+        try:
+            found = replay.find(CallId(path, name, nth), "d", differs)
+        except NonDeterminism:
+            continue
+        if found is not None:
+            handed.append(found)
+    assert len(handed) == len(set(handed)) == len(calls)
+
+
+def test_other_arguments_are_refused_before_anything_runs():
+    replay = Replay([record("", "charge", 1, digest="old")])
+    with pytest.raises(NonDeterminism, match="charge#1"):
+        replay.find(CallId("", "charge", 1), "new", differs)
+
+
+def test_arguments_that_equal_the_stored_ones_through_todays_types_fit():
+    old = record("", "charge", 1, digest="old")
+    assert Replay([old]).find(CallId("", "charge", 1), "new", lambda stored: True) is old
+
+
+def test_a_call_that_moved_to_another_branch_finds_its_record_by_name_and_arguments():
+    moved = record("1", "charge", 1, digest="same")
+    assert Replay([moved]).find(CallId("2", "charge", 1), "same", differs) is moved
+
+
+def test_a_call_that_was_never_recorded_has_none():
+    assert Replay([record("", "a", 1)]).find(CallId("", "b", 1), "d", differs) is None
+
+
+def test_of_several_records_of_one_call_the_newest_counts():
+    first = record("", "a", 1, seq=1, state=StepState.PENDING)
+    last = record("", "a", 1, seq=2)
+    assert Replay([first, last]).find(CallId("", "a", 1), "d", differs) is last
+
+
+def test_an_end_that_leaves_out_recorded_steps_is_refused():
+    with pytest.raises(NonDeterminism, match="charge#1"):
+        check_all_claimed(Replay([record("", "charge", 1)]))
+
+
+def test_a_step_that_was_still_being_tried_may_be_left_out():
+    check_all_claimed(Replay([record("", "charge", 1, state=StepState.PENDING)]))

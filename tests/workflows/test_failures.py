@@ -1,0 +1,346 @@
+"""Exceptions survive as data: as their own class where that can be made again, else as what is known of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import traceback
+import typing
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stepfast.kernel.errors import IllegalMove, Invalid, LeaseLost, NotFound, StepFailed, StepfastError
+from stepfast.workflows import failures
+from stepfast.workflows.failures import Failure, describe, from_text, revive, to_text
+
+
+class Declined(Exception):
+    def __init__(self, message: str, reason: str = "unknown") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Composed(Exception):
+    def __init__(self, order: int, reason: str) -> None:
+        super().__init__(f"order {order}: {reason}")
+
+
+class Reduced(Exception):
+    def __init__(self, order: int) -> None:
+        super().__init__(f"order {order}")
+        self.order = order
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Reduced, (self.order,)
+
+
+class Outer:
+    class Nested(Exception):
+        pass
+
+
+class Hostile(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no message for you")
+
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError(f"no {name} for you")
+
+
+class Shapeshifter(Exception):
+    def __new__(cls, *args: Any) -> Any:
+        return ValueError(*args) if args else super().__new__(cls)
+
+
+def shapeshifter() -> Shapeshifter:
+    error: Shapeshifter = Shapeshifter()
+    error.args = ("x",)
+    return error
+
+
+class HalfText(Exception):
+    __str__ = typing.cast(Any, lambda self: 5)
+
+
+class Exploding(Exception):
+    made = False
+
+    def __init__(self, message: str) -> None:
+        if Exploding.made:
+            raise RuntimeError("only once")
+        Exploding.made = True
+        super().__init__(message)
+
+
+def raised(error: BaseException, cause: BaseException | None = None) -> BaseException:
+    """The error with a traceback, as user code would have raised it."""
+    try:
+        raise error from cause
+    except BaseException as caught:  # noqa: BLE001
+        return caught
+
+
+def recorded(error: BaseException) -> BaseException:
+    """The error as it is read from its record."""
+    return revive(from_text(to_text(describe(error))))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("no"),
+        ValueError(),
+        KeyError("key"),
+        OSError(2, "gone"),
+        FileNotFoundError(2, "gone", "/tmp/x"),
+        ValueError("several", 1, None, 2.5, [True, {"a": []}]),
+        Declined("too much", "limit"),
+        Reduced(7),
+        Outer.Nested("inside"),
+        subprocess.CalledProcessError(1, "ls"),
+        LeaseLost("Run 7"),
+        Invalid("not so"),
+        IllegalMove("Run 7", object()),
+    ],
+    ids=repr,
+)
+def test_an_error_that_can_be_made_again_keeps_its_class_and_message(error):
+    revived = recorded(raised(error))
+    assert type(revived) is type(error)
+    assert str(revived) == str(error)
+
+
+def test_attributes_that_json_has_come_back():
+    declined = Declined("too much", "limit")
+    declined.add_note("seen by ann")
+    declined.__dict__["handle"] = object()
+    assert vars(recorded(declined)) == {"reason": "limit", "__notes__": ["seen by ann", *recorded_notes(declined)]}
+
+
+def recorded_notes(error: BaseException) -> list[str]:
+    return [note for note in recorded(error).__notes__ if note.startswith(failures.RECORDED)]
+
+
+def test_errors_of_stepfast_keep_their_code():
+    assert describe(NotFound("Run 7")).code == "E-RUN-001"
+    revived = recorded(NotFound("Run 7"))
+    assert isinstance(revived, StepfastError)
+    assert revived.code == "E-RUN-001"
+
+
+def local_error() -> Exception:
+    class Local(Exception):
+        pass
+
+    return Local("here")
+
+
+@pytest.mark.parametrize(
+    ("error", "type_name", "message"),
+    [
+        (local_error(), "tests.workflows.test_failures:local_error.<locals>.Local", "here"),
+        (Composed(7, "no"), "tests.workflows.test_failures:Composed", "order 7: no"),
+        (ValueError((1, 2)), "builtins:ValueError", "(1, 2)"),
+        (ValueError(b"x"), "builtins:ValueError", "b'x'"),
+        (ValueError(float("nan")), "builtins:ValueError", "nan"),
+        (ValueError("\ud800"), "builtins:ValueError", "\ufffd"),
+        (Hostile("x"), "tests.workflows.test_failures:Hostile", failures.NO_MESSAGE),
+        (HalfText("x"), "tests.workflows.test_failures:HalfText", failures.NO_MESSAGE),
+        (shapeshifter(), "tests.workflows.test_failures:Shapeshifter", "x"),
+        (Exploding("once"), "tests.workflows.test_failures:Exploding", "once"),
+        (KeyboardInterrupt("stop"), "builtins:KeyboardInterrupt", "stop"),
+        (SystemExit(3), "builtins:SystemExit", "3"),
+        (ValueError("x" * 100_000), "builtins:ValueError", None),
+    ],
+    ids=lambda case: type(case).__name__,
+)
+def test_any_other_error_comes_back_as_what_is_known_of_it(error, type_name, message):
+    revived = recorded(error)
+    assert isinstance(revived, StepFailed)
+    assert revived.type_name == type_name
+    assert message in (None, revived.message)
+
+
+def test_a_class_that_is_gone_comes_back_as_what_is_known_of_it():
+    gone = Failure("no_such_module:Gone", "it was", traceback="Traceback: it was", args='["it was"]', restorable=True)
+    revived = revive(gone)
+    assert isinstance(revived, StepFailed)
+    assert (revived.type_name, revived.message, revived.traceback) == ("no_such_module:Gone", "it was", gone.traceback)
+
+
+@pytest.mark.parametrize("name", ["builtins:print", "builtins:str", "builtins:SystemExit", "os:path", "nonsense", ""])
+def test_a_record_that_names_no_exception_makes_none(name):
+    assert isinstance(revive(Failure(name, "x", args='["x"]', restorable=True)), StepFailed)
+
+
+def test_an_error_of_another_main_module_comes_back_as_what_is_known_of_it():
+    script = (
+        "from stepfast.workflows.failures import describe, to_text\n"
+        "class Mine(Exception): pass\n"
+        "print(to_text(describe(Mine('there'))))"
+    )
+    text = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
+    revived = revive(from_text(text))
+    assert isinstance(revived, StepFailed)
+    assert (revived.type_name, revived.message) == ("__main__:Mine", "there")
+
+
+def test_an_error_that_was_recorded_twice_tells_the_same():
+    for error in (Composed(7, "no"), Declined("too much"), ValueError("x" * 100_000)):
+        once = describe(raised(error))
+        twice = describe(revive(once))
+        assert (twice.type, twice.message, twice.args, twice.notes) == (once.type, once.message, once.args, once.notes)
+
+
+def test_the_stored_traceback_is_shown_with_the_revived_error():
+    def charge() -> None:
+        raise Declined("too much")
+
+    with pytest.raises(Declined) as caught:
+        charge()
+    shown = "".join(traceback.format_exception(recorded(caught.value)))
+    assert "As recorded when it was raised:" in shown
+    assert "in charge" in shown
+
+
+def test_notes_come_back_once():
+    error = ValueError("x")
+    error.add_note("order 7")
+    assert describe(recorded(recorded(error))).notes == ("order 7",)
+
+
+def test_causes_come_back_as_causes():
+    revived = recorded(raised(ValueError("outer"), raised(Composed(7, "no"))))
+    assert isinstance(revived.__cause__, StepFailed)
+    assert revived.__cause__.message == "order 7: no"
+
+
+def test_an_error_met_while_handling_another_has_it_as_cause_unless_suppressed():
+    error = ValueError("second")
+    error.__context__ = KeyError("first")
+    assert isinstance(recorded(error).__cause__, KeyError)
+    error.__suppress_context__ = True
+    assert recorded(error).__cause__ is None
+
+
+def test_causes_in_a_circle_end():
+    first, second = ValueError("first"), ValueError("second")
+    first.__cause__, second.__cause__ = second, first
+    described = describe(first)
+    assert described.cause is not None
+    assert described.cause.cause is None
+
+
+def test_a_long_chain_of_causes_is_cut():
+    error: BaseException | None = None
+    for number in range(50):
+        following = ValueError(number)
+        following.__cause__ = error
+        error = following
+    depth, failure = 0, describe(typing.cast(ValueError, error))
+    while failure.cause is not None:
+        depth, failure = depth + 1, failure.cause
+    assert depth == 8
+
+
+def test_long_texts_keep_their_head_and_tail():
+    error = ValueError(f"head{'x' * 100_000}tail")
+    error.add_note("n" * 100_000)
+    failure = describe(raised(error))
+    assert len(failure.message) <= 8_000
+    assert len(failure.traceback) <= 16_000
+    assert len(failure.notes[0]) <= 8_000
+    assert failure.message.startswith("headx")
+    assert failure.message.endswith("xtail")
+    assert "characters left out" in failure.message
+
+
+def test_a_group_comes_back_as_a_group():
+    inner = ExceptionGroup("inner", [TypeError("t"), Composed(7, "no")])
+    revived = recorded(raised(ExceptionGroup("outer", [ValueError("v"), inner])))
+    assert isinstance(revived, ExceptionGroup)
+    assert revived.message == "outer"
+    assert isinstance(revived.exceptions[0], ValueError)
+    assert isinstance(revived.exceptions[1], ExceptionGroup)
+    assert [type(each) for each in revived.exceptions[1].exceptions] == [TypeError, StepFailed]
+
+
+def test_a_group_of_interruptions_comes_back_as_a_group_that_interrupts_nothing():
+    revived = recorded(BaseExceptionGroup("stopped", [KeyboardInterrupt()]))
+    assert isinstance(revived, ExceptionGroup)
+    assert isinstance(revived.exceptions[0], StepFailed)
+
+
+def test_a_wide_group_is_cut_to_a_size_that_can_be_stored():
+    group = ExceptionGroup("wide", [ValueError("x" * 10_000) for _ in range(2_000)])
+    assert len(describe(group).inner) < 64
+    assert len(to_text(describe(group))) < 4 * 1024 * 1024
+
+
+def test_text_of_a_newer_version_is_read_and_nonsense_is_not():
+    assert from_text('{"type": "a:B", "message": "m", "colour": "red"}') == Failure("a:B", "m")
+    for nonsense in ("", "5", "[]", "{}", '{"type": "a:B"}', '{"type": "a:B", "message": "m", "cause": 5}'):
+        with pytest.raises(Invalid, match="A stored failure cannot be read"):
+            from_text(nonsense)
+
+
+class Unpredictable(Exception):
+    """Does with its message whatever the message says."""
+
+    def __str__(self) -> str:
+        if "!" in (text := super().__str__()):
+            raise ValueError(text)
+        return text
+
+
+natives = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=5)
+classes = st.sampled_from(
+    [
+        Exception,
+        ValueError,
+        KeyError,
+        OSError,
+        UnicodeDecodeError,
+        SystemExit,
+        Declined,
+        Unpredictable,
+        StepFailed,
+        Invalid,
+    ]
+)
+
+
+@st.composite
+def errors(draw: st.DrawFn, depth: int = 2) -> BaseException:
+    args = draw(st.lists(natives | st.binary() | st.builds(object), max_size=3))
+    try:
+        error: BaseException = draw(classes)(*args)
+    except TypeError:
+        error = Exception(*args)
+    error.__dict__.update(draw(st.dictionaries(st.text(), natives, max_size=2)))
+    if depth:
+        error.__cause__ = draw(st.none() | errors(depth - 1))
+        error.__context__ = draw(st.none() | errors(depth - 1))
+    return error
+
+
+@given(errors())
+def test_any_error_is_described_stored_and_revived(error):
+    failure = describe(raised(error, error.__cause__))
+    text = to_text(failure)
+    assert from_text(text) == failure
+    assert json.loads(text.encode())["type"] == failure.type
+    revived = revive(failure)
+    assert isinstance(revived, Exception)
+    if failure.restorable:
+        assert type(revived) is type(error)
+        assert str(revived) == str(error)
+
+
+@given(st.text(), st.text(), st.text() | st.none(), st.text() | st.none(), st.booleans())
+def test_any_record_is_revived(type_name, message, args, state, restorable):
+    assert isinstance(revive(Failure(type_name, message, "", args, state, restorable)), Exception)
