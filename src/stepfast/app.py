@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar, overload
 
 from stepfast.engine.clock import SystemClock
 from stepfast.engine.committer import Committer
+from stepfast.engine.hints import ENDED, Hints, ready
 from stepfast.engine.results import Results
 from stepfast.engine.starting import Starter
 from stepfast.kernel.decisions import HeldRun, NewRun, Started
@@ -21,7 +22,7 @@ from stepfast.kernel.ids import RANDOM_BITS, RunId, WorkerId, new_id, parse_run_
 from stepfast.kernel.ports import Clock, Store
 from stepfast.kernel.states import RunState
 from stepfast.kernel.texts import check_optional_text, check_text
-from stepfast.kernel.views import RunFilter, RunView
+from stepfast.kernel.views import OutcomeView, RunFilter, RunView
 from stepfast.runs import Run
 from stepfast.stores.urls import store_for
 from stepfast.worker.settings import WorkerSettings
@@ -201,14 +202,18 @@ class _Parts:
         self._registry = registry
         self._committer = Committer(store)
         self._results = Results(store)
-        self._starter = Starter(store, self._holder)
+        self._starter = Starter(store, self._holder_for)
+        self._hints = Hints(store)
         self._worker: Worker | None = None
         if settings is not None:
-            self._worker = Worker(store, registry, self._committer, clock, settings, self._results.note)
+            self._worker = Worker(store, registry, self._committer, clock, settings, self._ended)
 
     async def open(self) -> None:
         self._committer.start()
         self._starter.open()
+        self._hints.on_ended = self._results.look_now
+        self._hints.on_ready = self._work_is_ready
+        await self._hints.open()
         if self._worker is not None:
             await self._worker.start()
 
@@ -218,6 +223,7 @@ class _Parts:
             await self._worker.stop()
         await self._committer.close()
         await self._results.close()
+        await self._hints.close()
         await self.store.close()
 
     async def start(self, run: NewRun, definition: Workflow) -> Run[Any]:
@@ -226,18 +232,27 @@ class _Parts:
         if not started.fresh:
             return self.handle(started.run_id, known_here=False)
         handle._code = definition.code
-        if self._worker is not None:
-            if started.token is None:
-                self._worker.wake()
-            else:
-                self._worker.adopt(_held_from_birth(run, started, self._worker.worker_id))
+        if started.token is None:
+            self._work_is_ready(run.queue)
+            self._hints.send(ready(run.queue))
+        elif self._worker is not None:
+            self._worker.adopt(_held_from_birth(run, started, self._worker.worker_id))
         return handle
 
     def handle(self, run_id: RunId, known_here: bool) -> Run[Any]:
         return Run(run_id, self.store, self._results, self._registry, known_here)
 
-    def _holder(self) -> WorkerId | None:
-        return None if self._worker is None else self._worker.holder
+    def _holder_for(self, queue: str, number: int) -> WorkerId | None:
+        worker = self._worker
+        return worker.worker_id if worker is not None and worker.has_room_for(queue, number) else None
+
+    def _work_is_ready(self, queue: str) -> None:
+        if self._worker is not None and self._worker.serves(queue):
+            self._worker.wake()
+
+    def _ended(self, outcome: OutcomeView) -> None:
+        self._results.note(outcome)
+        self._hints.send(ENDED)
 
 
 def _held_from_birth(run: NewRun, started: Started, worker_id: WorkerId) -> HeldRun:

@@ -13,8 +13,9 @@ from stepfast.kernel.ports import Store
 from stepfast.stores.sqlite.store import SqliteStore
 from stepfast.stores.statements import unprefixed
 from tests.stores.harness import NOON, Harness
+from tests.stores.postgres import harness_on
 
-STORES = ["sqlite"]
+STORES = ["sqlite", "postgres"]
 
 
 @pytest.fixture(params=STORES)
@@ -57,3 +58,9 @@ async def sqlite_harness(tmp_path: Path) -> AsyncIterator[Harness]:
 
     yield Harness(store, clock.set, query)
     await store.close()
+
+
+@pytest.fixture
+async def postgres_harness(postgres_url: str) -> AsyncIterator[Harness]:
+    async with harness_on(postgres_url) as harness:
+        yield harness

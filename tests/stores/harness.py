@@ -88,8 +88,10 @@ class Harness:
         burst: int = 10,
         tenants: Sequence[str] | None = None,
         queue: str = "default",
+        suspects: Sequence[int] | None = None,
     ) -> Claimed:
-        return await self.store.claim(Claim(WorkerId(worker), [QueueRoom(queue, room, after)], codes, burst, tenants))
+        rooms = [QueueRoom(queue, room, after)]
+        return await self.store.claim(Claim(WorkerId(worker), rooms, codes, burst, tenants, suspects))
 
     async def claim(self, **request: Any) -> list[HeldRun]:
         return (await self.ask(**request)).runs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from stepfast.kernel.errors import RowsRefused
 from stepfast.kernel.ports import Saving
 from stepfast.kernel.states import RunState, WaitKind
 from tests.stores.harness import NOON, decide, end, hand_back, joins, park, step, wait
@@ -161,6 +162,13 @@ async def test_a_decision_that_is_lost_starts_no_children(harness):
     decision.fence = decision.fence._replace(token=9)
     await harness.save(decision)
     assert await harness.sql("select count(*) from stepfast.run") == [(1,)]
+
+
+async def test_a_child_whose_key_belongs_to_another_body_refuses_the_batch(harness):
+    run = await harness.held()
+    await harness.start(key="k", queue="other")
+    with pytest.raises(RowsRefused, match="belongs to run"):
+        await harness.save(decide(run, children=(harness.new_run(key="k", digest="other"),)))
 
 
 async def test_the_parent_waits_while_the_join_is_open(harness):

@@ -15,11 +15,14 @@ class SystemClock:
         self._offset_ms = 0
 
     def now(self) -> Instant:
-        return Instant(time.time_ns() // 1_000_000 + self._offset_ms)
+        return Instant(self.local() + self._offset_ms)
 
     async def sleep(self, span_ms: int) -> None:
         await asyncio.sleep(max(span_ms, 0) / 1_000)
 
-    def set_by(self, store_now: Instant) -> None:
+    def local(self) -> Instant:
+        return Instant(time.time_ns() // 1_000_000)
+
+    def follow(self, store_now: Instant) -> None:
         """Go by the store's clock from here on."""
-        self._offset_ms += store_now - self.now()
+        self._offset_ms = store_now - self.local()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,8 +12,9 @@ from stepfast.kernel.decisions import Decision, HeldRun
 from stepfast.kernel.errors import LeaseLost, RowsRefused, StepfastError, StoreUnavailable
 from stepfast.kernel.events import Event
 from stepfast.kernel.ports import Saving, Store
+from stepfast.log import Log
 
-log = logging.getLogger("stepfast.committer")
+log = Log("committer")
 
 Answered = Callable[[BaseException | None], None]
 
@@ -97,7 +97,7 @@ class Committer:
         except StepfastError as error:
             _answer_all(batch, error)
         except Exception as error:
-            log.exception("A commit failed for a reason the store should have named; its runs are given up here.")
+            log.exception("commit_failed", runs=len(batch))
             _answer_all(batch, error)
         else:
             for item, saving in zip(batch, savings, strict=True):
@@ -112,7 +112,7 @@ class Committer:
             except StoreUnavailable as error:
                 if self._abandoned is not None:
                     raise self._abandoned from error
-                log.warning("The store is away (%s); %d decisions wait.", error, len(decisions))
+                log.warning("store_away", error=error, decisions=len(decisions))
             await asyncio.sleep(pause_s)
             pause_s, again = min(pause_s * 2, LONGEST_PAUSE_S), True
 

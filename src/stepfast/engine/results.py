@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import contextlib
 import weakref
 from collections import Counter
 
-from stepfast.kernel.errors import StoreUnavailable
+from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.ports import Store
 from stepfast.kernel.views import OutcomeView
+from stepfast.log import Log
 
-log = logging.getLogger("stepfast.results")
+log = Log("results")
 
 FIRST_LOOK_S = 0.005
 LONGEST_PAUSE_S = 0.5
@@ -30,6 +31,7 @@ class Results:
         self._waiters: Counter[RunId] = Counter()
         self._asker: asyncio.Task[None] | None = None
         self._pause_s = FIRST_LOOK_S
+        self._hinted = asyncio.Event()
 
     def watch(self, run_id: RunId) -> Ended:
         """A future for the run's outcome, set as soon as the run ends in this process; keep it to keep the watch."""
@@ -64,6 +66,12 @@ class Results:
         if self._asker is None:
             self._asker = asyncio.get_running_loop().create_task(self._ask(), name="stepfast-results")
 
+    def look_now(self) -> None:
+        """Some run has ended somewhere: ask at once rather than after the pause."""
+        if self._asking:
+            self._pause_s = FIRST_LOOK_S
+            self._hinted.set()
+
     async def close(self) -> None:
         if self._asker is not None:
             self._asker.cancel()
@@ -72,17 +80,22 @@ class Results:
 
     async def _ask(self) -> None:
         while self._drop_answered():
-            await asyncio.sleep(self._pause_s)
+            await self._rest()
             self._pause_s = min(max(self._pause_s * 2, FIRST_LOOK_S), LONGEST_PAUSE_S)
             if self._drop_answered():
                 await self._ask_once()
         self._asker = None
 
+    async def _rest(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._hinted.wait(), self._pause_s)
+        self._hinted.clear()
+
     async def _ask_once(self) -> None:
         try:
             outcomes = await self._store.outcomes(list(self._asking))
-        except StoreUnavailable as error:
-            log.warning("The store is away (%s); results wait.", error)
+        except StepfastError as error:
+            log.warning("results_failed", error=error)
             return
         for outcome in outcomes.values():
             self.note(outcome)

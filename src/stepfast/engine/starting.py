@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -21,16 +22,15 @@ class Order:
     """A caller's new run, and where its answer goes."""
 
     run: NewRun
-    may_hold: bool
     answer: asyncio.Future[Started]
 
 
 class Starter:
-    """Stores new runs in grouped commits; `holder` names the worker here that may take a run at its birth, if any."""
+    """Stores new runs in grouped commits; `holder_for` names the worker here that may take so many of a queue at birth."""
 
-    def __init__(self, store: Store, holder: Callable[[], WorkerId | None]) -> None:
+    def __init__(self, store: Store, holder_for: Callable[[str, int], WorkerId | None]) -> None:
         self._store = store
-        self._holder = holder
+        self._holder_for = holder_for
         self._group = Grouper(self._commit, lambda order: len(order.run.input))
 
     def open(self) -> None:
@@ -39,12 +39,12 @@ class Starter:
     async def close(self) -> None:
         await self._group.close()
 
-    async def start(self, run: NewRun, may_hold: bool = True) -> Started:
+    async def start(self, run: NewRun) -> Started:
         """Store one run; refused with E-STORE-001 when too many wait or the store does not answer in time."""
         if len(self._group) >= MAX_WAITING:
             raise StoreUnavailable(f"{MAX_WAITING:,} starts already wait for the store. Try again later.")
         answer: asyncio.Future[Started] = asyncio.get_running_loop().create_future()
-        self._group.add(Order(run, may_hold, answer))
+        self._group.add(Order(run, answer))
         try:
             return await asyncio.wait_for(answer, DEADLINE_S)
         except TimeoutError:
@@ -55,7 +55,7 @@ class Starter:
 
     async def _commit(self, batch: list[Order]) -> None:
         wanted = [order for order in batch if not order.answer.done()]
-        holder = self._holder() if all(order.may_hold for order in wanted) else None
+        holder = self._common_holder(wanted)
         try:
             answers = await self._store.start([order.run for order in wanted], holder)
         except (KeyReused, RowsRefused) as refused:
@@ -66,6 +66,12 @@ class Starter:
             for order, started in zip(wanted, answers, strict=True):
                 if not order.answer.done():
                     order.answer.set_result(started)
+
+    def _common_holder(self, batch: list[Order]) -> WorkerId | None:
+        """The worker that may take every run of the batch at its birth, if there is one."""
+        queues = Counter(order.run.queue for order in batch)
+        holders = {self._holder_for(queue, number) for queue, number in queues.items()}
+        return holders.pop() if len(holders) == 1 else None
 
     async def _one_by_one(self, batch: list[Order], refused: Exception) -> None:
         """One caller's bad start must not refuse the others that share its commit."""

@@ -20,6 +20,14 @@ class Clock(Protocol):
         """The moment, in milliseconds since 1970."""
         ...
 
+    def local(self) -> Instant:
+        """The moment by this machine alone; what a store without a clock of its own goes by."""
+        ...
+
+    def follow(self, store_now: Instant) -> None:
+        """Go by the store's clock, which said this just now. Called from the heartbeat's thread."""
+        ...
+
     async def sleep(self, span_ms: int) -> None:
         """Return after the span has passed by this clock."""
         ...
@@ -34,20 +42,26 @@ class QueueRoom(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A worker asks for runs; `tenants` None is all of them."""
+    """A worker asks for runs; `tenants` None is all of them.
+
+    With `suspects` it asks for suspects alone: how many it can take of runs with 1, 2, 3, ... crashes (see
+    kernel/suspects.py). Without, it gets none.
+    """
 
     worker_id: WorkerId
     queues: Sequence[QueueRoom]
     codes: Sequence[str]
     burst: int
     tenants: Sequence[str] | None = None
+    suspects: Sequence[int] | None = None
 
 
 class Claimed(NamedTuple):
-    """The runs a claim handed out, and when the next waiting run of these queues falls due."""
+    """The runs a claim handed out, when the next waiting run of these queues falls due, and whether suspects wait."""
 
     runs: list[HeldRun]
     next_due_at: Instant | None
+    suspects_wait: bool = False
 
 
 class Enrolment(NamedTuple):
@@ -170,6 +184,18 @@ class Store(Protocol):
 
     async def retire(self, worker_id: WorkerId) -> list[RunId]:
         """A worker leaves: it is marked dead and all it still holds goes back to the line, with no crash counted."""
+        ...
+
+    async def give_back(self, worker_id: WorkerId, run_ids: Sequence[RunId]) -> None:
+        """Give runs that this worker holds by the store's account, but knows nothing of, back to the line."""
+        ...
+
+    async def hint(self, topics: Sequence[str]) -> None:
+        """Tell the other processes on this store that something of these topics has happened; may get lost."""
+        ...
+
+    async def hear(self, heard: Callable[[str], None]) -> None:
+        """From now on call `heard` in this event loop with each topic that another process hints at."""
         ...
 
     async def upkeep(self, request: Upkeep) -> UpkeepReport:

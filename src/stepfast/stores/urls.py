@@ -28,7 +28,7 @@ def _sqlite(url: str, clock: Clock) -> Store:
     parts = urlsplit(url)
     if parts.netloc or parts.path in ("", "/"):
         raise Invalid(f"The database URL {url!r} names no file; write {FORMS}.")
-    return SqliteStore(Path(unquote(parts.path.removeprefix("/"))), clock.now)
+    return SqliteStore(Path(unquote(parts.path.removeprefix("/"))), clock.local)
 
 
 def _postgres(url: str) -> Store:

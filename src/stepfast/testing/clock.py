@@ -22,6 +22,12 @@ class VirtualClock:
     def now(self) -> Instant:
         return self._now
 
+    def local(self) -> Instant:
+        return self._now
+
+    def follow(self, store_now: Instant) -> None:
+        """Nobody sets this clock but the test."""
+
     async def sleep(self, span_ms: int) -> None:
         if span_ms <= 0:
             await asyncio.sleep(0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,12 +13,13 @@ from stepfast.kernel.errors import LeaseLost, NonDeterminism, RowsRefused, Unsto
 from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.ports import Clock
 from stepfast.kernel.views import OutcomeView
+from stepfast.log import Log, about
 from stepfast.workflows import failures
 from stepfast.workflows.context import Host
 from stepfast.workflows.functions import Workflow
 from stepfast.workflows.perform import Performance, Raised, Returned, Stopped
 
-log = logging.getLogger("stepfast.worker")
+log = Log("worker")
 
 
 class WorkerStops(Exception):
@@ -50,6 +50,12 @@ class Executor:
         if performance is not None:
             performance.stop(reason)
 
+    def wind_down(self, run: HeldRun, reason: BaseException) -> None:
+        """Let go of a run once its steps under way are recorded."""
+        performance = self._performances.get(run)
+        if performance is not None:
+            performance.wind_down(reason)
+
     async def execute(self, run: HeldRun, workflow: Workflow, records: list[Record]) -> None:
         """Run the code and save its end; a run that somebody else owns by now is left to them."""
         if run.claims == 1:
@@ -72,15 +78,15 @@ class Executor:
             case Raised(error):
                 return _fail(run, error, self._clock)
             case Stopped(LeaseLost() as error):
-                log.warning("Let go of run %s: %s", run.run_id, error)
+                log.warning("run_let_go", **about(run), reason=error)
                 return None
             case Stopped(WorkerStops()):
                 return rules.hand_back(run, "the worker stops", now)
             case Stopped(NonDeterminism() as error):
-                log.error("Run %s waits for other code: %s", run.run_id, error)
+                log.error("run_waits_for_code", **about(run), error=error)
                 return rules.wait_for_code(run, str(error), now)
             case Stopped(error):
-                log.error("Run %s is handed back: %s", run.run_id, error)
+                log.error("run_handed_back", **about(run), error=error)
                 return rules.hand_back(run, f"{type(error).__name__}: {error}", now, delay_ms=TROUBLE_DELAY_MS)
 
     async def _save(self, run: HeldRun, decision: Decision) -> None:
@@ -92,7 +98,7 @@ class Executor:
             decision = _fail(run, refused, self._clock)
             error = await self._saved(run, decision)
         if error is not None:
-            log.warning("The end of run %s was not saved: %s", run.run_id, error)
+            log.warning("outcome_not_saved", **about(run), error=error)
         elif decision.outcome is not None:
             outcome = decision.outcome
             view = OutcomeView(

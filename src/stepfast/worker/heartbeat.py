@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import threading
 from collections.abc import Callable
 
+from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.ids import WorkerId
 from stepfast.kernel.ports import Beat, Store
+from stepfast.log import Log
 
-log = logging.getLogger("stepfast.heartbeat")
+log = Log("heartbeat")
 
 SHORTEST_PAUSE_S = 0.05
 
@@ -20,10 +21,18 @@ SHORTEST_PAUSE_S = 0.05
 class Heartbeat:
     """Says that a worker lives, once per interval, and passes each answer to the worker's own loop."""
 
-    def __init__(self, store: Store, worker_id: WorkerId, interval_ms: int, heard: Callable[[Beat, int], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        worker_id: WorkerId,
+        interval_ms: int,
+        tell_time: Callable[[Instant], None],
+        heard: Callable[[Beat, int], None],
+    ) -> None:
         self._store = store
         self._worker_id = worker_id
         self._interval_s = interval_ms / 1_000
+        self._tell_time = tell_time
         self._heard = heard
         self._home = asyncio.get_running_loop()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -60,8 +69,13 @@ class Heartbeat:
         try:
             beat = await self._store.beat(self._worker_id)
         except StepfastError as error:
-            log.warning("A heartbeat was not answered: %s", error)
+            log.warning("heartbeat_failed", worker_id=self._worker_id, error=error)
             return False
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next heartbeat must be sent
+            log.warning("heartbeat_failed", worker_id=self._worker_id, error=f"{type(error).__name__}: {error}")
+            return False
+        # In this thread, for the worker's own loop may be busy and the moment grow old.
+        self._tell_time(beat.now)
         with contextlib.suppress(RuntimeError):
             self._home.call_soon_threadsafe(self._heard, beat, number)
         return True

@@ -2,29 +2,98 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
+from stepfast.kernel.errors import Invalid
+from stepfast.kernel.retry import Retry
+
+DEFAULT_QUEUE = "default"
 DEFAULT_CONCURRENCY = 100
+DEFAULT_LEASE_MS = 30_000
+# Below the ten seconds after which Docker kills a container that was told to stop.
+DEFAULT_GRACE_MS = 8_000
+HEARTBEATS_PER_LEASE = 3
+
+_AT_LEAST_ONE = (
+    "concurrency",
+    "lease_ms",
+    "heartbeat_ms",
+    "poll_ms",
+    "upkeep_ms",
+    "burst",
+    "max_crashes",
+    "max_claims",
+)
 
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """How much a worker takes, how long its lease is and how often it looks."""
+    """How much a worker takes, how long its lease is and how often it looks.
 
-    queues: tuple[str, ...] = ("default",)
+    Without `queues` a worker serves `default` and the queues of its workflows; `heartbeat_ms` 0 is a third of the lease.
+    `retry` is for steps that name no policy of their own; `max_runs` is how many runs it claims in its life.
+    """
+
+    queues: tuple[str, ...] = ()
     concurrency: int = DEFAULT_CONCURRENCY
     queue_concurrency: dict[str, int] = field(default_factory=dict)
     tenants: tuple[str, ...] | None = None
     label: str = ""
-    lease_ms: int = 30_000
-    heartbeat_ms: int = 10_000
+    lease_ms: int = DEFAULT_LEASE_MS
+    heartbeat_ms: int = 0
     poll_ms: int = 1_000
     upkeep_ms: int = 1_000
     burst: int = 10
     max_crashes: int = 3
     max_claims: int = 500
-    grace_ms: int = 30_000
+    max_runs: int | None = None
+    grace_ms: int = DEFAULT_GRACE_MS
+    retry: Retry = Retry()  # noqa: RUF009 - it is frozen
+
+    def __post_init__(self) -> None:
+        if self.heartbeat_ms == 0:
+            object.__setattr__(self, "heartbeat_ms", max(self.lease_ms // HEARTBEATS_PER_LEASE, 1))
+        if faults := list(self._faults()):
+            raise Invalid(" ".join(faults))
 
     def room_of(self, queue: str) -> int:
         """How many runs of a queue this worker executes at once."""
         return self.queue_concurrency.get(queue, self.concurrency)
+
+    @property
+    def slots(self) -> int:
+        """How many runs this worker executes at once in all its queues."""
+        return sum(self.room_of(queue) for queue in self.queues)
+
+    def serving(self, queues: Iterable[str]) -> WorkerSettings:
+        """The same for a worker whose workflows have these queues: which ones it serves, and with how much room each.
+
+        Queues that were named stay as they are. Room may be given by a queue's name as environment variables spell it.
+        """
+        served = self.queues or tuple(sorted({DEFAULT_QUEUE, *queues, *self._queues_with_room(queues)}))
+        rooms = {env_name(queue): room for queue, room in self.queue_concurrency.items()}
+        own = {queue: rooms[env_name(queue)] for queue in served if env_name(queue) in rooms}
+        return replace(self, queues=served, queue_concurrency=own)
+
+    def _queues_with_room(self, queues: Iterable[str]) -> set[str]:
+        known = {env_name(queue) for queue in queues}
+        return {queue.lower() for queue in self.queue_concurrency if env_name(queue) not in known}
+
+    def _faults(self) -> Iterator[str]:
+        for name in _AT_LEAST_ONE:
+            if getattr(self, name) < 1:
+                yield f"{name} is {getattr(self, name)!r}; it must be at least 1."
+        if self.heartbeat_ms * 2 > self.lease_ms:
+            yield f"A heartbeat every {self.heartbeat_ms} ms is too seldom for a lease of {self.lease_ms} ms: send two."
+        if min(self.queue_concurrency.values(), default=1) < 1:
+            yield f"queue_concurrency is {self.queue_concurrency!r}; each must be at least 1."
+        if self.tenants == ():
+            yield "tenants is empty; name at least one, or leave it out to serve all."
+        if self.max_runs is not None and self.max_runs < 1:
+            yield f"max_runs is {self.max_runs!r}; it must be at least 1."
+
+
+def env_name(queue: str) -> str:
+    """A queue's name as it is written in the name of an environment variable."""
+    return "".join(letter if letter.isalnum() else "_" for letter in queue).upper()

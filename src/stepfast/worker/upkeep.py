@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Callable
 
 from stepfast.kernel.errors import LeaseLost, StepfastError
 from stepfast.kernel.ports import Clock, DeadRun, Store, Upkeep, UpkeepReport
+from stepfast.log import Log
 from stepfast.workflows import failures
 
-log = logging.getLogger("stepfast.upkeep")
+log = Log("upkeep")
 
 RUNS_PER_PASS = 1_000
 # Passes of many workers spread out, and an idle worker stays below two statements a second with its polling.
@@ -26,6 +26,7 @@ class UpkeepLoop:
         self._clock = clock
         self._interval_ms = interval_ms
         self._max_crashes = max_crashes
+        self.me: Callable[[], str] = str
         self.may_bury: Callable[[], bool] = lambda: True
         self.returned: Callable[[], None] = lambda: None
         self.passes = 0
@@ -39,10 +40,10 @@ class UpkeepLoop:
         try:
             report = await self._store.upkeep(self._request())
         except StepfastError as error:
-            log.warning("An upkeep pass failed: %s", error)
+            log.warning("upkeep_failed", worker_id=self.me(), error=error)
             return None
         except Exception:
-            log.exception("An upkeep pass failed for an unknown reason.")
+            log.exception("upkeep_failed", worker_id=self.me())
             await asyncio.sleep(1)
             return None
         self.passes += 1
@@ -58,7 +59,7 @@ class UpkeepLoop:
 
     def _tell(self, report: UpkeepReport) -> None:
         for worker_id in report.buried:
-            log.warning("Worker %s is dead: its lease ran out.", worker_id)
+            log.warning("worker_buried", worker_id=worker_id, buried_by=self.me())
         if report.returned or report.failed:
-            log.warning("%d runs of dead workers go on, %d failed.", len(report.returned), len(report.failed))
+            log.warning("runs_recovered", worker_id=self.me(), returned=len(report.returned), failed=len(report.failed))
             self.returned()

@@ -76,6 +76,8 @@ class RunContext:
         self._deferred: deque[Asked] = deque()
         self._results: deque[tuple[Asked, Any, BaseException | None]] = deque()
         self._running: dict[CallId, asyncio.Task[None]] = {}
+        self._resting: set[CallId] = set()
+        self._leaving: BaseException | None = None
         self._open: dict[CallId, Asked] = {}
 
     def ask(
@@ -122,13 +124,14 @@ class RunContext:
             _, asked, record = heapq.heappop(self._recorded)
             self._answer(asked, *_stored_result(asked, record))
             return True
-        if self._deferred:
+        if self._deferred and self._leaving is None:
             while self._deferred:
                 self._begin(self._deferred.popleft())
             return True
         if self._results:
             self._answer(*self._results.popleft())
             return True
+        self._leave_when_still()
         return False
 
     def _answer(self, asked: Asked, value: Any, error: BaseException | None) -> None:
@@ -158,7 +161,7 @@ class RunContext:
 
     async def _perform(self, asked: Asked) -> None:
         attempt = asked.failed_attempts + 1
-        await self._sleep_until(asked.due_at)
+        await self._rest_until(asked.call, asked.due_at)
         while not await self._attempt(asked, attempt):
             attempt += 1
 
@@ -189,12 +192,18 @@ class RunContext:
         record = self._record(asked, StepState.PENDING, attempt, started_at, error=text)
         record = record._replace(due_at=Instant(record.ended_at + delay_ms))
         if await self._saved(rules.schedule_retry(self.run, record)):
-            await self._sleep_until(record.due_at)
+            await self._rest_until(asked.call, record.due_at)
         return False
 
-    async def _sleep_until(self, due_at: Instant | None) -> None:
-        if due_at is not None:
+    async def _rest_until(self, call: CallId, due_at: Instant | None) -> None:
+        if due_at is None:
+            return
+        self._resting.add(call)
+        self._leave_when_still()
+        try:
             await self.host.clock.sleep(due_at - self.host.clock.now())
+        finally:
+            self._resting.discard(call)
 
     def _record(
         self,
@@ -260,6 +269,15 @@ class RunContext:
         if self.stopped_by is None:
             self.stopped_by = error
             self.outer.call_soon(self.on_stop)
+
+    def wind_down(self, reason: BaseException) -> None:
+        """Begin no further step, and stop when those under way are recorded; one that rests before a retry is not."""
+        self._leaving = reason
+        self.kick()
+
+    def _leave_when_still(self) -> None:
+        if self._leaving is not None and self._running.keys() <= self._resting:
+            self.stop(self._leaving)
 
     @property
     def is_quiet(self) -> bool:

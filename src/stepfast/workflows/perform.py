@@ -64,6 +64,10 @@ class Performance:
         """Let go of the run; what is recorded stays."""
         self._context.stop(reason)
 
+    def wind_down(self, reason: BaseException) -> None:
+        """Let go of the run as soon as the steps under way are recorded; begin no other."""
+        self._context.wind_down(reason)
+
     def _start(self) -> None:
         # Arguments are decoded here, so that a stored input that no longer fits fails this run and nothing else.
         try:

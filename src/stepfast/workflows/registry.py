@@ -63,6 +63,10 @@ class Registry:
         """What a worker of this app can execute."""
         return sorted(self._known())
 
+    def queues(self) -> list[str]:
+        """The queues that its workflows name."""
+        return sorted({workflow.queue for workflow in self._known().values()})
+
     def _known(self) -> dict[str, Workflow]:
         if not self._all_defined:
             return self._given

@@ -13,8 +13,10 @@ from stepfast.stores.postgres.driver import Row
 # The leases are written by one function and what they hand out is read by another, in a younger snapshot; a claim of
 # nothing still answers with a row, for the sake of the next moment.
 CLAIM = """
-select c.next_due_at, h.*
-  from stepfast.claim($1::uuid, $2::text[], $3::integer[], $4::text[], $5::text[], $6::integer, $7::text[]) c
+select c.next_due_at, c.suspects_wait, h.*
+  from stepfast.claim(
+           $1::uuid, $2::text[], $3::integer[], $4::text[], $5::text[], $6::integer, $7::text[], $8::integer[]
+       ) c
   left join lateral stepfast.held_runs(c.claimed) h on true
 """
 
@@ -24,13 +26,14 @@ RECORDS = "select * from stepfast.records($1::uuid[])"
 def claim_arguments(request: Claim) -> list[object]:
     """The arguments of `CLAIM`."""
     names, rooms, after = zip(*request.queues, strict=True) if request.queues else ((), (), ())
-    tenants = None if request.tenants is None else list(request.tenants)
-    return [request.worker_id, names, rooms, after, list(request.codes), max(1, request.burst), tenants]
+    lists = (request.codes, max(1, request.burst), request.tenants, request.suspects)
+    return [request.worker_id, names, rooms, after, *lists]
 
 
 def claimed(answer: Sequence[Row]) -> Claimed:
     """The runs handed out, in order."""
-    return Claimed([_held_run(row) for row in answer if row[1] is not None], answer[0][0])
+    next_due_at, suspects_wait, *_ = answer[0]
+    return Claimed([_held_run(row[2:]) for row in answer if row[2] is not None], next_due_at, suspects_wait)
 
 
 def records_by_run(run_ids: Sequence[RunId], answer: Sequence[Row]) -> dict[RunId, list[Record]]:
@@ -42,6 +45,7 @@ def records_by_run(run_ids: Sequence[RunId], answer: Sequence[Row]) -> dict[RunI
 
 
 def _held_run(row: Row) -> HeldRun:
-    place, (parent_id, parent_wait), origin = row[1:19], row[19:21], row[21:]
+    place, parent_id, parent_wait, origin = row[:18], row[18], row[19], row[20:]
     joins = None if parent_id is None else Joins(parent_id, parent_wait)
-    return HeldRun(*place, joins, *origin)
+    fields: Row = (*place, joins, *origin)
+    return HeldRun(*fields)

@@ -25,6 +25,8 @@ _OWN_SESSION = {
     "lock_timeout": "5000",
     "statement_timeout": "10000",
 }
+# A plan made for an empty table is a bad one for the rest of a session; what is asked seldom is planned anew each time.
+_PLANNED_ANEW = {"plan_cache_mode": "force_custom_plan"}
 
 
 class Connection(Protocol):
@@ -43,13 +45,14 @@ class Connection(Protocol):
     def get_server_pid(self) -> int: ...
 
 
-async def connect(url: str, timeout: float, is_own: bool) -> Connection:
+async def connect(url: str, timeout: float, is_own: bool, is_cold: bool) -> Connection:
     """A new connection; when its session is not our own it leaves no setting and no statement behind."""
+    settings = (_OWN_SESSION | _PLANNED_ANEW if is_cold else _OWN_SESSION) if is_own else _ANY_SESSION
     connection = await asyncpg.connect(
         url,
         timeout=timeout,
         statement_cache_size=CACHED_STATEMENTS if is_own else 0,
-        server_settings=_OWN_SESSION if is_own else _ANY_SESSION,
+        server_settings=settings,
     )
     return cast(Connection, connection)
 

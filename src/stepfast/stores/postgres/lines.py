@@ -49,19 +49,21 @@ class Address:
         self.is_open = False
         self._url = url
 
-    async def connect(self) -> Connection:
+    async def connect(self, is_cold: bool = True) -> Connection:
         """A new connection, or an error that says what is wrong at the door."""
         try:
-            return await driver.connect(self._url, self.deadlines.connect_s, self.has_own_sessions is True)
+            is_own = self.has_own_sessions is True
+            return await driver.connect(self._url, self.deadlines.connect_s, is_own, is_cold)
         except (*FAILURES, ValueError) as problem:
             raise explained_at_the_door(self.where, problem) from problem
 
 
 class Line:
-    """One connection, used by one call at a time."""
+    """One connection, used by one call at a time; a cold line is for statements of many kinds, each asked seldom."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, is_cold: bool = False) -> None:
         self._address = address
+        self._is_cold = is_cold
         self._turn = asyncio.Lock()
         self._connection: Connection | None = None
         self._is_own = False
@@ -117,7 +119,7 @@ class Line:
         if not self._address.is_open:
             raise StoreUnavailable(f"{self._address.where} is not open. Open the store before using it.")
         self._is_own = self._address.has_own_sessions is True
-        self._connection = await self._address.connect()
+        self._connection = await self._address.connect(self._is_cold)
         return self._connection
 
 
@@ -126,7 +128,7 @@ class Pool:
 
     def __init__(self, address: Address, size: int) -> None:
         self._address = address
-        self._lines = [Line(address) for _ in range(size)]
+        self._lines = [Line(address, is_cold=True) for _ in range(size)]
         # The line that was used last is lent first, so that a quiet process keeps few connections.
         self._free: asyncio.LifoQueue[Line] = asyncio.LifoQueue()
         for line in reversed(self._lines):

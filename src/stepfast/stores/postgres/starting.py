@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from stepfast.kernel.decisions import NewRun, Started
-from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.ids import WorkerId
 from stepfast.stores.postgres.driver import Row
 
 Column = Sequence[object]
@@ -46,8 +46,8 @@ def named_arguments(columns: Iterable[tuple[str, str]]) -> str:
 
 
 START = (
-    "select stands::text[], tokens, moments from stepfast.start_runs("
-    + named_arguments((*RUN_COLUMNS, ("n_holder", "uuid")))
+    "select stands::text[], own, tokens, moments from stepfast.start_runs("
+    + named_arguments((*RUN_COLUMNS, ("n_holder", "uuid"), ("n_again", "boolean")))
     + ", n_wanted => null)"
 )
 
@@ -65,14 +65,11 @@ def run_columns(runs: Sequence[NewRun]) -> list[Column]:
     return [*columns, parents, waits, *origin, [of for of, _ in tagged], [tag for _, tag in tagged]]
 
 
-def started(runs: Sequence[NewRun], answer: Sequence[Row]) -> list[Started]:
-    """The answer to each run: where another id stands, the key was used before."""
-    return [
-        Started(RunId(stands), stands == run.run_id, token, moment)
-        for run, stands, token, moment in zip(runs, *answer[0], strict=True)
-    ]
+def started(answer: Sequence[Row]) -> list[Started]:
+    """The answer to each run."""
+    return [Started(*row) for row in zip(*answer[0], strict=True)]
 
 
-def start_arguments(runs: Sequence[NewRun], holder: WorkerId | None) -> list[object]:
+def start_arguments(runs: Sequence[NewRun], holder: WorkerId | None, again: bool) -> list[object]:
     """The arguments of `START`."""
-    return [*run_columns(runs), holder]
+    return [*run_columns(runs), holder, again]

@@ -63,12 +63,12 @@ class PostgresStore:
         """The moment by the clock that all rows are written by."""
         return Instant((await self._cold.fetch("select stepfast.now_ms()"))[0][0])
 
-    async def start(self, runs: Sequence[NewRun], holder: WorkerId | None) -> list[Started]:
-        """Store new runs, answering each in order; runs that are stored already are answered the same again."""
+    async def start(self, runs: Sequence[NewRun], holder: WorkerId | None, again: bool = False) -> list[Started]:
+        """Store new runs, answering each in order; `again` as in `save`."""
         if not runs:
             return []
-        answer = await self._commits.fetch(starting.START, starting.start_arguments(runs, holder))
-        return starting.started(runs, answer)
+        arguments = starting.start_arguments(runs, holder, again)
+        return starting.started(await self._commits.fetch(starting.START, arguments))
 
     async def claim(self, request: Claim) -> Claimed:
         """Lease ready runs to a worker."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
 import apsw
@@ -12,7 +13,7 @@ from stepfast.kernel.durations import Instant
 from stepfast.kernel.events import EventType
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.ports import Claim, Claimed, QueueRoom
-from stepfast.stores.sqlite.asking import Row, fetch_each, moment, one, statements
+from stepfast.stores.sqlite.asking import Row, fetch, fetch_each, moment, one, statements
 from stepfast.stores.sqlite.lines import TenantLine, Tenants
 from stepfast.stores.sqlite.pending import write_events
 from stepfast.stores.sqlite.workers import claimed_data, live_label
@@ -29,16 +30,43 @@ def claim(connection: apsw.Connection, request: Claim) -> Claimed:
         return Claimed([], None)
     now = moment(connection)
     data = claimed_data(request.worker_id, label)
-    runs = [run for queue in request.queues for run in _serve(connection, request, queue, now)]
+    choose = _choose if request.suspects is None else _choose_suspects
+    runs = [run for queue in request.queues for run in _serve(connection, request, queue, choose, now)]
     _tell(connection, runs, data, now)
-    return Claimed(runs, _next_due(connection, request.queues))
+    suspects_wait = any(_suspect_level(connection, request, queue) is not None for queue in request.queues)
+    return Claimed(runs, _next_due(connection, request.queues), suspects_wait)
 
 
-def _serve(connection: apsw.Connection, request: Claim, queue: QueueRoom, now: Instant) -> list[HeldRun]:
+Choose = Callable[[apsw.Connection, Claim, QueueRoom], list[RunId]]
+
+
+def _serve(
+    connection: apsw.Connection, request: Claim, queue: QueueRoom, choose: Choose, now: Instant
+) -> list[HeldRun]:
     due = {"queue": queue.queue, "now": now, "limit": PROMOTED_AT_ONCE}
     connection.execute(SQL["promote_due"], due)
-    chosen = _choose(connection, request, queue)
+    chosen = choose(connection, request, queue)
     return _lease(connection, chosen, request.worker_id, now)
+
+
+def _choose_suspects(connection: apsw.Connection, request: Claim, queue: QueueRoom) -> list[RunId]:
+    """Suspects of one level, the least suspicious first, as many as the worker can take of that level."""
+    level = _suspect_level(connection, request, queue)
+    if level is None or not request.suspects:
+        return []
+    room = min(queue.room, request.suspects[min(level, len(request.suspects)) - 1])
+    line = fetch(connection, SQL["suspect_line"], {**_whose(request, queue), "crashes": level, "room": room})
+    return [RunId(run_id) for (run_id,) in line]
+
+
+def _suspect_level(connection: apsw.Connection, request: Claim, queue: QueueRoom) -> int | None:
+    level: int | None = one(connection, SQL["suspect_level"], _whose(request, queue))
+    return level
+
+
+def _whose(request: Claim, queue: QueueRoom) -> dict[str, str | None]:
+    tenants = None if request.tenants is None else json.dumps(list(request.tenants))
+    return {"queue": queue.queue, "codes": json.dumps(list(request.codes)), "tenants": tenants}
 
 
 def _choose(connection: apsw.Connection, request: Claim, queue: QueueRoom) -> list[RunId]:

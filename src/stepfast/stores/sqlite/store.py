@@ -14,6 +14,7 @@ from stepfast.kernel.views import EventView, OutcomeView, RunFilter, RunView, St
 from stepfast.stores.sqlite import claiming, migrate, reading, saving, starting, upkeep, workers
 from stepfast.stores.sqlite.connection import Reader, Writer
 from stepfast.stores.sqlite.file_system import prepare_folder
+from stepfast.stores.sqlite.hints import Hints
 from stepfast.stores.sqlite.problems import explained
 
 PATIENCE_MS = 5_000
@@ -30,6 +31,7 @@ class SqliteStore:
         self._beats = Writer(path, clock, patience_ms, "beats")
         self._replays = Reader(path, clock, patience_ms, "replays")
         self._views = Reader(path, clock, patience_ms, "views")
+        self._hints = Hints(path)
 
     async def open(self) -> None:
         """Make the file where there is none, bring its schema up to date and connect."""
@@ -43,6 +45,7 @@ class SqliteStore:
 
     async def close(self) -> None:
         """Let go of every connection, thread and file."""
+        self._hints.close()
         for part in (self._views, self._replays, self._beats, self._writer):
             await part.close()
 
@@ -83,6 +86,18 @@ class SqliteStore:
     async def retire(self, worker_id: WorkerId) -> list[RunId]:
         """A worker leaves, and its runs go back to the line."""
         return await self._writer.run(partial(workers.retire, worker_id=worker_id))
+
+    async def give_back(self, worker_id: WorkerId, run_ids: Sequence[RunId]) -> None:
+        """Give runs of a worker back to the line."""
+        await self._writer.run(partial(workers.give_back, worker_id=worker_id, run_ids=run_ids))
+
+    async def hint(self, topics: Sequence[str]) -> None:
+        """Tell the other processes on this file."""
+        self._hints.send(topics)
+
+    async def hear(self, heard: Callable[[str], None]) -> None:
+        """Listen to the other processes on this file."""
+        self._hints.hear(heard)
 
     async def upkeep(self, request: Upkeep) -> UpkeepReport:
         """See to workers that are gone, and to their runs."""

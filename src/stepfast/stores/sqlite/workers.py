@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import apsw
 
@@ -22,7 +23,15 @@ def enrol(connection: apsw.Connection, worker: Enrolment) -> Instant:
     now = moment(connection)
     lists = {"queues": json.dumps(list(worker.queues)), "codes": json.dumps(list(worker.codes))}
     connection.execute(SQL["enrol"], {**worker._asdict(), **lists, "now": now})
+    _wake_those_that_wait_for_code(connection, lists["codes"], now)
     return now
+
+
+def _wake_those_that_wait_for_code(connection: apsw.Connection, codes: str, now: Instant) -> None:
+    """Runs whose records did not fit the code they met: the worker that comes now may have what they need."""
+    waiting = [(run_id,) for (run_id,) in fetch(connection, SQL["waiting_for_code"], (codes,))]
+    connection.executemany(SQL["end_code_wait"], waiting)
+    connection.executemany(SQL["wake"], [(now, run_id) for (run_id,) in waiting])
 
 
 def beat(connection: apsw.Connection, worker_id: WorkerId) -> Beat:
@@ -38,10 +47,20 @@ def retire(connection: apsw.Connection, worker_id: WorkerId) -> list[RunId]:
     now = moment(connection)
     connection.execute(SQL["mark_dead"], {"now": now, "worker_id": worker_id})
     held = fetch(connection, SQL["retired"], (worker_id,))
-    data = json.dumps({"reason": "its worker left", "worker": worker_id})
-    write_events(connection, [_handed_back(connection, row, data, now) for row in held])
-    connection.executemany(SAVE_SQL["hand_back"], [(now, run_id) for run_id, *_ in held])
+    _hand_back(connection, held, {"reason": "its worker left", "worker": worker_id}, now)
     return [RunId(run_id) for run_id, *_ in held]
+
+
+def give_back(connection: apsw.Connection, worker_id: WorkerId, run_ids: Sequence[RunId]) -> None:
+    """Give runs that a worker holds without knowing it back to the line."""
+    lost = set(run_ids)
+    held = [row for row in fetch(connection, SQL["retired"], (worker_id,)) if row[0] in lost]
+    _hand_back(connection, held, {"reason": "its worker did not know of it", "worker": worker_id}, moment(connection))
+
+
+def _hand_back(connection: apsw.Connection, held: Sequence[Row], why: dict[str, str], now: Instant) -> None:
+    write_events(connection, [_handed_back(connection, row, json.dumps(why), now) for row in held])
+    connection.executemany(SAVE_SQL["hand_back"], [(now, run_id) for run_id, *_ in held])
 
 
 def _handed_back(connection: apsw.Connection, row: Row, data: str, now: Instant) -> Row:

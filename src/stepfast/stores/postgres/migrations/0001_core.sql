@@ -110,7 +110,11 @@ create table stepfast.task (
     autovacuum_vacuum_cost_delay = 0
 );
 
-create index task_ready on stepfast.task (queue, code, tenant, place, run_id) where state = 'ready' and not hold;
+-- Code before tenant: a worker walks the tenants of each code it has, and never meets the codes it lacks.
+create index task_ready on stepfast.task (queue, code, tenant, place, run_id)
+ where state = 'ready' and not hold and crashes = 0;
+create index task_suspect on stepfast.task (queue, crashes, place, run_id)
+ where state = 'ready' and not hold and crashes > 0;
 create index task_due on stepfast.task (queue, due_at, run_id) where state = 'waiting' and due_at is not null and not hold;
 create index task_held on stepfast.task (worker_id, run_id) where state = 'leased';
 create index task_deadline on stepfast.task (deadline_at) where deadline_at is not null;
@@ -132,6 +136,8 @@ create table stepfast.wait (
     failed integer not null default 0,
     primary key (run_id, wait_id)
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+
+create index wait_for_code on stepfast.wait (run_id) where kind = 'code';
 
 create table stepfast.inbox (
     run_id uuid not null,

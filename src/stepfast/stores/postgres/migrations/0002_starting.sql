@@ -12,12 +12,25 @@ as $$
            end
 $$;
 
+-- When a run was queued. The plan is made anew each time: one that was made when the table was empty may go through an
+-- index that has the run's id in the wrong place.
+create function stepfast.queued_at(k_run uuid) returns bigint
+language plpgsql volatile
+set plan_cache_mode = force_custom_plan
+as $$
+begin
+    return (select r.queued_at from stepfast.run r where r.run_id = k_run);
+end
+$$;
+
 -- Stores the runs `n_*` (and their tags `t_*`: tag `t_tag[j]` of run `t_of[j]`), except those that `n_wanted` rules
--- out, those whose key was used before, and those that are stored already because an earlier call broke off without an
--- answer. Answers, run by run, with the id of the run that stands, the token if it was born leased, and its moment.
+-- out, and those whose key was used before. A run that is stored already is refused, unless `n_again` says that an
+-- earlier call broke off without an answer: then it is answered as it was the first time. Answers, run by run, with the
+-- id of the run that stands, whether that is the run that was sent, its token if it was born leased, and its moment.
 create function stepfast.start_runs(
     n_holder uuid,
     n_wanted boolean[],
+    n_again boolean,
     n_id uuid[],
     n_tenant text[],
     n_workflow text[],
@@ -44,6 +57,7 @@ create function stepfast.start_runs(
     t_of integer[],
     t_tag text[],
     out stands uuid[],
+    out own boolean[],
     out tokens integer[],
     out moments bigint[]
 )
@@ -67,19 +81,9 @@ declare
     q text;
 begin
     stands := n_id;
+    own := fresh;
     tokens := array_fill(null::integer, array[total]);
     moments := array_fill(moment, array[total]);
-
-    stored := array(select r.run_id from stepfast.run r where r.run_id = any (n_id));
-    if cardinality(stored) > 0 then
-        for i in 1 .. total loop
-            if n_id[i] = any (stored) then
-                fresh[i] := false;
-                select r.queued_at into moments[i] from stepfast.run r where r.run_id = n_id[i];
-                select t.token into tokens[i] from stepfast.task t where t.run_id = n_id[i] and t.worker_id = n_holder;
-            end if;
-        end loop;
-    end if;
 
     -- In the order of the keys, so that two batches with the same keys never wait for each other in a circle.
     keyed := (select count(*) from generate_series(1, total) i where n_key[i] is not null and fresh[i]);
@@ -107,6 +111,7 @@ begin
                             to_json(n_key[i]), to_json(n_tenant[i]), earlier.run_id);
                 elsif earlier.run_id <> n_id[i] then
                     fresh[i] := false;
+                    own[i] := false;
                     stands[i] := earlier.run_id;
                     moments[i] := earlier.at;
                 end if;
@@ -114,11 +119,42 @@ begin
         end if;
     end if;
 
+    with newcomer as (
+        insert into stepfast.run (
+            run_id, tenant, workflow, version, kind, queue, code, priority, key, input, parent_id, parent_wait, leave,
+            actor, correlation_id, causation_id, thread_id, subject, metadata, queued_at
+        )
+        select n_id[i], n_tenant[i], n_workflow[i], n_version[i], n_kind[i], n_queue[i], n_code[i], n_priority[i],
+               n_key[i], n_input[i], n_parent[i], n_parent_wait[i], n_leave[i], n_actor[i], n_correlation[i],
+               n_causation[i], n_thread[i], n_subject[i], n_metadata[i], moment
+          from generate_series(1, total) i
+         where fresh[i]
+            on conflict (run_id) do nothing
+        returning run_id
+    )
+    select coalesce(array_agg(n.run_id), '{}') into stored from newcomer n;
+    if cardinality(stored) < cardinality(array_positions(fresh, true)) then
+        for i in 1 .. total loop
+            continue when not fresh[i] or n_id[i] = any (stored);
+            if n_key[i] is null and not n_again then
+                raise exception using
+                    errcode = 'unique_violation',
+                    message = format('run %s is stored already', n_id[i]);
+            end if;
+            fresh[i] := false;
+            own[i] := n_again;
+            moments[i] := stepfast.queued_at(n_id[i]);
+            if n_again then
+                tokens[i] := (select t.token from stepfast.task t where t.run_id = n_id[i] and t.worker_id = n_holder);
+            end if;
+        end loop;
+    end if;
+
     select w.label into holder_label from stepfast.worker w where w.worker_id = n_holder and w.dead_at is null;
     if found then
         idle := '{}';
         for q in select distinct u from unnest(n_queue) u loop
-            perform from stepfast.task t where t.queue = q and t.state = 'ready' and not t.hold limit 1;
+            perform from stepfast.task t where t.queue = q and t.state = 'ready' and not t.hold and t.crashes = 0 limit 1;
             if not found then
                 idle := idle || q;
             end if;
@@ -130,16 +166,6 @@ begin
             end if;
         end loop;
     end if;
-
-    insert into stepfast.run (
-        run_id, tenant, workflow, version, kind, queue, code, priority, key, input, parent_id, parent_wait, leave,
-        actor, correlation_id, causation_id, thread_id, subject, metadata, queued_at
-    )
-    select n_id[i], n_tenant[i], n_workflow[i], n_version[i], n_kind[i], n_queue[i], n_code[i], n_priority[i],
-           n_key[i], n_input[i], n_parent[i], n_parent_wait[i], n_leave[i], n_actor[i], n_correlation[i],
-           n_causation[i], n_thread[i], n_subject[i], n_metadata[i], moment
-      from generate_series(1, total) i
-     where fresh[i];
 
     if cardinality(t_of) > 0 then
         insert into stepfast.run_tag (run_id, tag, tenant)

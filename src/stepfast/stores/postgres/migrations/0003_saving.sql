@@ -140,7 +140,6 @@ as $$
 declare
     moment bigint := stepfast.now_ms();
     wakes_now integer[];
-    stirred uuid[];
     chosen uuid[];
 begin
     -- The fence: every task this batch speaks for, its own runs and the parents it may wake, is locked in one order.
@@ -216,7 +215,7 @@ begin
     if cardinality(n_of) > 0 then
         perform stepfast.start_runs(
             null, array(select answers[n_of[i]] = 1 from generate_series(1, cardinality(n_of)) i order by i),
-            n_id, n_tenant, n_workflow, n_version, n_kind, n_queue, n_code, n_priority, n_input, n_digest, n_key,
+            false, n_id, n_tenant, n_workflow, n_version, n_kind, n_queue, n_code, n_priority, n_input, n_digest, n_key,
             n_delay, n_timeout, n_parent, n_parent_wait, n_leave, n_lane, n_actor, n_correlation, n_causation,
             n_thread, n_subject, n_metadata, t_of, t_tag);
     end if;
@@ -227,9 +226,12 @@ begin
               from generate_series(1, cardinality(p_of)) i
              where answers[p_of[i]] = 1 and p_wakes[i] is not null
         );
+        -- Its worker outlived the run, so it is no suspect any more.
         update stepfast.task t
            set state = 'waiting',
                worker_id = null,
+               crashes = 0,
+               strikes = 0,
                due_at = (select min(w.due_at) from stepfast.wait w where w.run_id = t.run_id),
                since_at = moment
          where t.run_id = any (chosen);
@@ -265,14 +267,7 @@ begin
         );
         delete from stepfast.task t where t.run_id = any (chosen);
         delete from stepfast.wait w where w.run_id = any (chosen);
-        -- Whatever is delivered raises `wakes`, so a run that was never woken has an empty inbox.
-        stirred := array(
-            select d_run[o_of[i]] from generate_series(1, cardinality(o_of)) i
-             where answers[o_of[i]] = 1 and wakes_now[o_of[i]] > 0
-        );
-        if cardinality(stirred) > 0 then
-            delete from stepfast.inbox m where m.run_id = any (stirred);
-        end if;
+        delete from stepfast.inbox m where m.run_id = any (chosen);
         if exists (select from unnest(o_parent) u where u is not null) then
             perform stepfast.join_ends(array_agg(o_parent[i]), array_agg(o_wait[i]), array_agg(o_state[i]), moment)
                from generate_series(1, cardinality(o_of)) i

@@ -50,6 +50,7 @@ begin
                          and t.tenant >= p_from
                          and t.state = 'ready'
                          and not t.hold
+                         and t.crashes = 0
                        order by t.tenant
                        limit 1
                   )
@@ -64,6 +65,7 @@ begin
                            and t.tenant > w.tenant
                            and t.state = 'ready'
                            and not t.hold
+                           and t.crashes = 0
                          order by t.tenant
                          limit 1
                    ) f
@@ -105,7 +107,8 @@ begin
            and (
                select true
                  from stepfast.task t
-                where t.queue = p_queue and t.code = c.code and t.tenant = o.tenant and t.state = 'ready' and not t.hold
+                where t.queue = p_queue and t.code = c.code and t.tenant = o.tenant
+                  and t.state = 'ready' and not t.hold and t.crashes = 0
                 limit 1
            )
     )
@@ -164,7 +167,48 @@ begin
 end
 $$;
 
--- Locks up to `p_room` ready tasks of a queue, in turn over tenants after `p_after`, by place within each.
+-- Locks ready tasks of a queue, `p_room` at most: up to `p_share` of each tenant, by place over all its codes, in the
+-- order of the pairs. Those in `p_except` are locked already.
+create function stepfast.lock_ready(
+    p_queue text, p_tenants text[], p_codes text[], p_share integer, p_room integer, p_except uuid[]
+) returns uuid[]
+language plpgsql volatile
+as $$
+begin
+    return array(
+        select y.run_id
+          from (
+              select p.tenant, min(p.n) as turn, array_agg(p.code) as codes
+                from unnest(p_tenants, p_codes) with ordinality p(tenant, code, n)
+               group by p.tenant
+               order by turn
+          ) o
+         cross join lateral (
+              select x.run_id
+                from unnest(o.codes) c
+               cross join lateral (
+                    select t.run_id, t.place
+                      from stepfast.task t
+                     where t.queue = p_queue
+                       and t.code = c
+                       and t.tenant = o.tenant
+                       and t.state = 'ready'
+                       and not t.hold
+                       and t.crashes = 0
+                       and t.run_id <> all (p_except)
+                     order by t.place, t.run_id
+                     limit p_share
+                       for update skip locked
+               ) x
+               order by x.place, x.run_id
+               limit p_share
+         ) y
+         limit p_room
+    );
+end
+$$;
+
+-- Locks up to `p_room` ready tasks of a queue, in turn over tenants after `p_after`.
 create function stepfast.pick(
     p_queue text, p_room integer, p_after text, p_codes text[], p_burst integer, p_tenants text[]
 ) returns uuid[]
@@ -172,61 +216,115 @@ language plpgsql volatile
 as $$
 declare
     picked uuid[] := '{}';
-    batch uuid[];
-    room integer := p_room;
-    share integer := p_burst;
     want integer := (p_room + p_burst - 1) / p_burst;
+    room integer := p_room;
+    share integer;
     reached text := p_after;
     wrapped boolean := false;
     line record;
-    first integer;
-    last integer;
 begin
     while room > 0 loop
         line := stepfast.next_tenants(p_queue, p_codes, p_tenants, p_after, want, reached, wrapped);
         exit when line.total = 0;
         reached := line.reached;
         wrapped := line.wrapped;
-        -- A few tenants share the room, so that one alone is not held to the burst.
-        if line.total < want then
+        if line.total = want then
+            picked := picked || stepfast.lock_ready(p_queue, line.tenants, line.codes, p_burst, room, '{}');
+            room := p_room - cardinality(picked);
+            want := least(room, 2 * want);
+        else
+            -- These are all. They share the room, and what some leave goes to the others: one alone is not slowed.
             share := greatest(p_burst, (room + line.total - 1) / line.total);
+            picked := picked || stepfast.lock_ready(p_queue, line.tenants, line.codes, share, room, '{}');
+            room := p_room - cardinality(picked);
+            exit when room = 0 or share >= p_room;
+            return picked || stepfast.lock_ready(p_queue, line.tenants, line.codes, room, room, picked);
         end if;
-        first := 1;
-        while room > 0 and first <= cardinality(line.tenants) loop
-            last := first;
-            while line.tenants[last + 1] = line.tenants[first] loop
-                last := last + 1;
-            end loop;
-            batch := array(
-                select x.run_id
-                  from unnest(line.codes[first:last]) c
-                 cross join lateral (
-                      select t.run_id, t.place
-                        from stepfast.task t
-                       where t.queue = p_queue
-                         and t.code = c
-                         and t.tenant = line.tenants[first]
-                         and t.state = 'ready'
-                         and not t.hold
-                       order by t.place, t.run_id
-                       limit least(share, room)
-                         for update skip locked
-                 ) x
-                 order by x.place, x.run_id
-                 limit least(share, room)
-            );
-            picked := picked || batch;
-            room := room - cardinality(batch);
-            first := last + 1;
-        end loop;
-        exit when line.total < want;
-        want := room;
     end loop;
     return picked;
 end
 $$;
 
--- Leases ready tasks to a worker that is alive: up to `q_room[i]` of queue `q_name[i]`, after tenant `q_after[i]`.
+-- The fewest crashes of a suspect that the worker could take; suspects are few, and wait in a line of their own.
+create function stepfast.suspect_level(p_queue text, p_codes text[], p_tenants text[]) returns integer
+language plpgsql volatile
+as $$
+begin
+    return (
+        select t.crashes
+          from stepfast.task t
+         where t.queue = p_queue
+           and t.state = 'ready'
+           and not t.hold
+           and t.crashes > 0
+           and t.code = any (p_codes)
+           and (p_tenants is null or t.tenant = any (p_tenants))
+         order by t.crashes, t.place, t.run_id
+         limit 1
+    );
+end
+$$;
+
+-- Locks suspects of one level, the least suspicious there is, as many as the worker has room for beside such a run.
+create function stepfast.pick_suspects(
+    p_queue text, p_room integer, p_codes text[], p_tenants text[], p_rooms integer[]
+) returns uuid[]
+language plpgsql volatile
+as $$
+declare
+    level integer := stepfast.suspect_level(p_queue, p_codes, p_tenants);
+begin
+    return array(
+        select t.run_id
+          from stepfast.task t
+         where t.queue = p_queue
+           and t.state = 'ready'
+           and not t.hold
+           and t.crashes > 0
+           and t.crashes = level
+           and t.code = any (p_codes)
+           and (p_tenants is null or t.tenant = any (p_tenants))
+         order by t.place, t.run_id
+         limit greatest(0, least(p_room, coalesce(p_rooms[least(level, cardinality(p_rooms))], 0)))
+           for update skip locked
+    );
+end
+$$;
+
+-- Leases tasks that are locked, and answers with those that were ready indeed, in the same order.
+create function stepfast.lease(k_worker uuid, k_data text, k_runs uuid[], moment bigint) returns uuid[]
+language plpgsql volatile
+as $$
+declare
+    leased uuid[];
+begin
+    -- A second look, in a snapshot that is younger than the locks; written so that no index of ready tasks fits it.
+    with taken as (
+        update stepfast.task t
+           set state = 'leased', worker_id = k_worker, token = t.token + 1, claims = t.claims + 1, due_at = null,
+               since_at = moment
+         where t.run_id = any (k_runs) and t.state || '' = 'ready' and not t.hold
+        returning t.run_id
+    )
+    select coalesce(array_agg(k.run_id), '{}') into leased from taken k;
+    delete from stepfast.wait w where w.run_id = any (leased) and w.kind in ('delay', 'backoff');
+    insert into stepfast.event (run_id, seq, tenant, generation, type, at, token, data)
+    select t.run_id,
+           1 + coalesce((select max(e.seq) from stepfast.event e where e.run_id = t.run_id), 0),
+           t.tenant, t.generation, 'claimed', moment, t.token, k_data
+      from stepfast.task t
+     where t.run_id = any (leased);
+    if cardinality(leased) = cardinality(k_runs) then
+        return k_runs;
+    end if;
+    return array(
+        select u.run_id from unnest(k_runs) with ordinality u(run_id, n) where u.run_id = any (leased) order by u.n
+    );
+end
+$$;
+
+-- Leases ready tasks to a worker that is alive: up to `q_room[i]` of queue `q_name[i]`, after tenant `q_after[i]`. With
+-- `c_suspects`, its rooms for runs with 1, 2, 3, ... crashes, it asks for suspects alone.
 create function stepfast.claim(
     c_worker uuid,
     q_name text[],
@@ -235,67 +333,59 @@ create function stepfast.claim(
     c_codes text[],
     c_burst integer,
     c_tenants text[],
+    c_suspects integer[],
     out claimed uuid[],
-    out next_due_at bigint
+    out next_due_at bigint,
+    out suspects_wait boolean
 )
 language plpgsql volatile
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
+set enable_material = off
 set plan_cache_mode = force_generic_plan
 set lock_timeout = '5s'
 as $$
 declare
     moment bigint := stepfast.now_ms();
-    c_label text;
-    leased uuid[];
+    claimed_data text;
     due bigint;
 begin
     claimed := '{}';
-    select w.label into c_label from stepfast.worker w where w.worker_id = c_worker and w.dead_at is null;
+    suspects_wait := false;
+    select stepfast.claimed_data(c_worker, w.label)
+      into claimed_data
+      from stepfast.worker w
+     where w.worker_id = c_worker and w.dead_at is null;
     if not found then
         return;
     end if;
     for i in 1 .. cardinality(q_name) loop
         perform stepfast.promote(q_name[i], moment);
-        claimed := claimed || stepfast.pick(q_name[i], q_room[i], q_after[i], c_codes, c_burst, c_tenants);
+        if c_suspects is null then
+            claimed := claimed || stepfast.pick(q_name[i], q_room[i], q_after[i], c_codes, c_burst, c_tenants);
+        else
+            claimed := claimed || stepfast.pick_suspects(q_name[i], q_room[i], c_codes, c_tenants, c_suspects);
+        end if;
+    end loop;
+    if cardinality(claimed) > 0 then
+        claimed := stepfast.lease(c_worker, claimed_data, claimed, moment);
+    end if;
+    for i in 1 .. cardinality(q_name) loop
         select min(t.due_at)
           into due
           from stepfast.task t
          where t.queue = q_name[i] and t.state = 'waiting' and t.due_at is not null and not t.hold;
         next_due_at := least(next_due_at, due);
+        suspects_wait := suspects_wait or stepfast.suspect_level(q_name[i], c_codes, c_tenants) is not null;
     end loop;
-    if cardinality(claimed) = 0 then
-        return;
-    end if;
-
-    -- A second look, in a snapshot that is younger than the locks.
-    with taken as (
-        update stepfast.task t
-           set state = 'leased', worker_id = c_worker, token = t.token + 1, claims = t.claims + 1, due_at = null,
-               since_at = moment
-         where t.run_id = any (claimed) and t.state = 'ready' and not t.hold
-        returning t.run_id
-    )
-    select array_agg(k.run_id) into leased from taken k;
-    if cardinality(leased) is distinct from cardinality(claimed) then
-        claimed := array(
-            select u.run_id from unnest(claimed) with ordinality u(run_id, n) where u.run_id = any (leased) order by u.n
-        );
-    end if;
-
-    delete from stepfast.wait w where w.run_id = any (claimed) and w.kind in ('delay', 'backoff');
-    insert into stepfast.event (run_id, seq, tenant, generation, type, at, token, data)
-    select t.run_id,
-           1 + coalesce((select max(e.seq) from stepfast.event e where e.run_id = t.run_id), 0),
-           t.tenant, t.generation, 'claimed', moment, t.token, stepfast.claimed_data(c_worker, c_label)
-      from stepfast.task t
-     where t.run_id = any (claimed);
 end
 $$;
 
--- What their holder must know of runs, in the order asked for.
+-- What their holder must know of runs, in the order asked for. The plan may have been made when the tables were empty
+-- and every way through them looked the same, so the statement leaves it one way only: `run` by its key, as no other
+-- index has the order that it asks for without a sort, and `offset 0` so that the others are looked up for each row.
 create function stepfast.held_runs(h_runs uuid[])
 returns table (
     run_id text, tenant text, workflow text, version integer, kind text, queue text, generation integer, token integer,
@@ -308,21 +398,27 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
+set enable_material = off
+set enable_sort = off
 set plan_cache_mode = force_generic_plan
 as $$
 begin
     return query
+    with r as materialized (
+        select x.* from stepfast.run x where x.run_id = any (h_runs) order by x.run_id
+    )
     select t.run_id::text, t.tenant, r.workflow, coalesce(g.version, r.version), r.kind, t.queue, t.generation,
            t.token, t.worker_id::text, coalesce(g.input, r.input), t.wakes, t.hold, t.claims, t.crashes,
            coalesce((select max(s.seq) from stepfast.step s where s.run_id = t.run_id), 0),
            coalesce((select max(e.seq) from stepfast.event e where e.run_id = t.run_id), 0),
            r.queued_at, t.deadline_at, r.parent_id::text, r.parent_wait, r.actor, r.correlation_id, r.causation_id,
            r.thread_id, r.subject, r.metadata
-      from unnest(h_runs) with ordinality u(run_id, n)
-      join stepfast.task t on t.run_id = u.run_id
-      join stepfast.run r on r.run_id = u.run_id
-      left join stepfast.generation g on g.run_id = t.run_id and g.generation = t.generation
-     order by u.n;
+      from r
+     cross join lateral (select x.* from stepfast.task x where x.run_id = r.run_id offset 0) t
+      left join lateral (
+          select x.* from stepfast.generation x where x.run_id = r.run_id and x.generation = t.generation offset 0
+      ) g on true
+     order by array_position(h_runs, t.run_id);
 end
 $$;
 

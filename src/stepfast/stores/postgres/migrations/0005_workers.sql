@@ -1,14 +1,18 @@
 -- Workers: announcing, heartbeats, leaving, and what becomes of the runs of those that died.
 
--- Announces a worker, or hears again what it is; one that was buried stays dead, as its runs may not be back yet.
+-- Announces a worker, or hears again what it is; one that was buried stays dead, as its runs may not be back yet. Runs
+-- whose records did not fit the code that they met become ready: the worker that comes now may have what they need.
 create function stepfast.enrol(
     k_worker uuid, k_label text, k_host text, k_pid integer, k_queues text, k_codes text, k_lease bigint
 ) returns bigint
 language plpgsql volatile
+set enable_seqscan = off
+set plan_cache_mode = force_custom_plan
 set lock_timeout = '5s'
 as $$
 declare
     moment bigint := stepfast.now_ms();
+    waiting uuid[];
 begin
     insert into stepfast.worker (worker_id, label, host, pid, queues, codes, lease_ms, started_at, seen_at)
     values (k_worker, k_label, k_host, k_pid, k_queues, k_codes, k_lease, moment, moment)
@@ -16,6 +20,20 @@ begin
        set label = excluded.label, host = excluded.host, pid = excluded.pid, queues = excluded.queues,
            codes = excluded.codes, lease_ms = excluded.lease_ms, seen_at = excluded.seen_at
      where worker.dead_at is null;
+    waiting := array(select w.run_id from stepfast.wait w where w.kind = 'code');
+    if cardinality(waiting) > 0 then
+        waiting := array(
+            select t.run_id
+              from stepfast.task t
+             where t.run_id = any (waiting)
+               and t.state = 'waiting'
+               and t.code in (select c from json_array_elements_text(k_codes::json) c)
+             order by t.run_id
+               for no key update
+        );
+        delete from stepfast.wait w where w.run_id = any (waiting) and w.kind = 'code';
+        update stepfast.task t set state = 'ready', due_at = null, since_at = moment where t.run_id = any (waiting);
+    end if;
     return moment;
 end
 $$;
@@ -141,8 +159,8 @@ begin
     select t.tenant, t.generation, r.workflow, coalesce(g.version, r.version) as version, r.parent_id, r.parent_wait
       into strict lost
       from stepfast.task t
-      join stepfast.run r on r.run_id = t.run_id
-      left join stepfast.generation g on g.run_id = t.run_id and g.generation = t.generation
+     cross join lateral (select x.* from stepfast.run x where x.run_id = t.run_id offset 0) r
+      left join stepfast.generation g on g.run_id = k_run and g.generation = t.generation
      where t.run_id = k_run;
     if lost.parent_id is null then
         insert into stepfast.event (run_id, seq, tenant, generation, type, at, token)
@@ -185,7 +203,8 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
-set plan_cache_mode = force_generic_plan
+set enable_material = off
+set plan_cache_mode = force_custom_plan
 set lock_timeout = '5s'
 as $$
 declare
@@ -247,7 +266,7 @@ begin
     parents := array(
         select r.parent_id
           from stepfast.task t
-          join stepfast.run r on r.run_id = t.run_id
+         cross join lateral (select x.* from stepfast.run x where x.run_id = t.run_id offset 0) r
          where t.run_id = any (lost)
            and t.strikes + (t.run_id = any (alone))::integer >= max_crashes
            and r.parent_id is not null
@@ -265,10 +284,10 @@ begin
                1 + coalesce((select max(e.seq) from stepfast.event e where e.run_id = t.run_id), 0) as seq,
                r.parent_id
           from stepfast.task t
-          join stepfast.run r on r.run_id = t.run_id
+         cross join lateral (select x.* from stepfast.run x where x.run_id = t.run_id offset 0) r
          where t.run_id = any (locked)
            and t.run_id = any (lost)
-           and t.state = 'leased'
+           and t.state || '' = 'leased'
            and t.worker_id = any (holders)
          order by t.run_id
     loop

@@ -104,7 +104,8 @@ create table task (
 ) without rowid, strict;
 
 -- Code before tenant: a worker walks the tenants of each code it has, and never meets the codes it lacks.
-create index task_ready on task (queue, code, tenant, place, run_id) where state = 'ready' and hold = 0;
+create index task_ready on task (queue, code, tenant, place, run_id) where state = 'ready' and hold = 0 and crashes = 0;
+create index task_suspect on task (queue, crashes, place, run_id) where state = 'ready' and hold = 0 and crashes > 0;
 create index task_due on task (queue, due_at, run_id) where state = 'waiting' and due_at is not null and hold = 0;
 create index task_held on task (worker_id, run_id) where state = 'leased';
 create index task_deadline on task (deadline_at) where deadline_at is not null;
@@ -126,6 +127,8 @@ create table wait (
     failed integer not null default 0,
     primary key (run_id, wait_id)
 ) without rowid, strict;
+
+create index wait_for_code on wait (run_id) where kind = 'code';
 
 create table inbox (
     run_id text not null,

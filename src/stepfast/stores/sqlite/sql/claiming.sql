@@ -29,6 +29,7 @@ select tenant
    and tenant > ?
    and state = 'ready'
    and hold = 0
+   and crashes = 0
  order by tenant
  limit 1;
 
@@ -41,6 +42,7 @@ select tenant
    and tenant >= ?
    and state = 'ready'
    and hold = 0
+   and crashes = 0
  order by tenant
  limit 1;
 
@@ -54,8 +56,34 @@ select place, run_id
    and (place, run_id) > (?, ?)
    and state = 'ready'
    and hold = 0
+   and crashes = 0
  order by place, run_id
  limit ?;
+
+-- name: suspect_level
+-- The fewest crashes of a suspect that this worker could take.
+select min(crashes)
+  from task
+ where queue = :queue
+   and state = 'ready'
+   and hold = 0
+   and crashes > 0
+   and code in (select value from json_each(:codes))
+   and (:tenants is null or tenant in (select value from json_each(:tenants)));
+
+-- name: suspect_line
+-- Suspects with so many crashes, by their place in the line.
+select run_id
+  from task
+ where queue = :queue
+   and state = 'ready'
+   and hold = 0
+   and crashes = :crashes
+   and crashes > 0
+   and code in (select value from json_each(:codes))
+   and (:tenants is null or tenant in (select value from json_each(:tenants)))
+ order by place, run_id
+ limit :room;
 
 -- name: lease
 -- A worker takes a ready run; the token rises even when the same worker had it before.

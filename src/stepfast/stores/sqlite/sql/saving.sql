@@ -34,9 +34,9 @@ insert into wait (run_id, wait_id, tenant, generation, kind, name, path, count, 
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: park
--- The run waits, at the latest until the first of its waits falls due.
+-- The run waits, at the latest until the first of its waits falls due; its worker outlived it, so it is no suspect.
 update task
-   set state = 'waiting', worker_id = null, since_at = ?,
+   set state = 'waiting', worker_id = null, since_at = ?, crashes = 0, strikes = 0,
        due_at = (select min(w.due_at) from wait w where w.run_id = task.run_id)
  where run_id = ?;
 

@@ -10,7 +10,7 @@ select run_id, digest, at
 
 -- name: queue_has_ready
 -- Whether anything in a queue waits for a worker.
-select exists (select 1 from task where queue = ? and state = 'ready' and hold = 0);
+select exists (select 1 from task where queue = ? and state = 'ready' and hold = 0 and crashes = 0);
 
 -- name: insert_run
 -- The record of a run, written once.

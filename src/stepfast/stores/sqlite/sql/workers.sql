@@ -91,3 +91,25 @@ select run_id, tenant, generation, token
  where worker_id = ?
    and state = 'leased'
  order by run_id;
+
+-- name: waiting_for_code
+-- Runs that wait for a worker with other code, and whose code the list has.
+select t.run_id
+  from wait w
+  join task t on t.run_id = w.run_id
+ where w.kind = 'code'
+   and t.state = 'waiting'
+   and t.code in (select value from json_each(?))
+ order by t.run_id;
+
+-- name: end_code_wait
+-- A run no longer waits for other code.
+delete from wait
+ where run_id = ?
+   and kind = 'code';
+
+-- name: wake
+-- A waiting run joins the line.
+update task
+   set state = 'ready', due_at = null, since_at = ?
+ where run_id = ?;

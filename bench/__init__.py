@@ -1,0 +1,1 @@
+"""Measurements of Stepfast: `python -m bench`; beside its peers: `python -m bench.peers`."""

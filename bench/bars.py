@@ -1,0 +1,76 @@
+"""What is measured, in the order of the table, and the bars that are absolute."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+
+class Bar(NamedTuple):
+    """A limit that a figure must keep to, from above or from below."""
+
+    limit: float
+    is_least: bool
+
+    def is_met_by(self, figure: float) -> bool:
+        return (operator.ge if self.is_least else operator.le)(figure, self.limit)
+
+    def __str__(self) -> str:
+        return f"{'≥' if self.is_least else '≤'} {self.limit:,g}"
+
+
+def at_least(limit: float) -> Bar:
+    return Bar(limit, is_least=True)
+
+
+def at_most(limit: float) -> Bar:
+    return Bar(limit, is_least=False)
+
+
+class Line(NamedTuple):
+    """One line of the table: a figure, and its bar for each kind of store that has one."""
+
+    figure: str
+    title: str
+    bars: Mapping[str, Bar] = MappingProxyType({})
+
+
+NO_STORE = "-"
+
+
+def everywhere(bar: Bar) -> dict[str, Bar]:
+    return {"sqlite": bar, "postgres": bar, NO_STORE: bar}
+
+
+LINES = (
+    Line("steps_per_s", "durable steps/s, 200 runs x 10"),
+    Line("step_commit_p50_ms", "  one step as its workflow sees it, p50 ms"),
+    Line("step_commit_p99_ms", "  the same, p99 ms", everywhere(at_most(25))),
+    Line("steps_rss_mb", "  RSS after it, MB", everywhere(at_most(100))),
+    Line("latency_p50_ms", "start to result in one process, p50 ms"),
+    Line("latency_p99_ms", "  the same, p99 ms"),
+    Line("remote_latency_p50_ms", "start to result by another process, p50 ms", {"sqlite": at_most(30), "postgres": at_most(10)}),
+    Line("remote_latency_p99_ms", "  the same, p99 ms"),
+    Line("enqueue_per_s", "starts/s, 10,000 runs"),
+    Line("drain_per_s", "drain of 10,000 one-step runs/s, one process"),
+    Line("drain_total_s", "  with the worker's own start, s"),
+    Line("drain_rss_mb", "  RSS after it, MB", everywhere(at_most(100))),
+    Line("drain_no_step_per_s", "drain of runs without steps/s"),
+    Line("drain_naps_one_per_s", "drain of runs with a step of 5 ms/s, one process"),
+    Line("drain_naps_two_per_s", "  the same, two processes"),
+    Line("drain_two_to_one", "  two processes to one"),
+    Line("claims_short_per_s", "claimed runs/s, 1,000 ready"),
+    Line("claims_long_per_s", "claimed runs/s, 1,000,000 ready of 10,000 tenants"),
+    Line("backlog_ratio", "  the second to the first", everywhere(at_least(0.8))),
+    Line("fan_out_per_s", "fan-out of 1,000 steps in one run, steps/s", everywhere(at_least(10_000))),
+    Line("recovery_s", "kill -9 to all complete with a lease of 5 s, s", everywhere(at_most(8))),
+    Line("recovery_bodies_again", "  bodies run again, of 2,000"),
+    Line("outage_s", "server away for 20 s: from its return to all complete, s"),
+    Line("outage_bodies_again", "  bodies run again, of 12,000", everywhere(at_most(0))),
+    Line("import_ms", "import and first use, ms", everywhere(at_most(150))),
+    Line("help_ms", "stepfast --help, ms", everywhere(at_most(150))),
+    Line("install_packages", "default install, packages"),
+    Line("install_mb", "  its size, MB"),
+)

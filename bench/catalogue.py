@@ -1,0 +1,36 @@
+"""The workloads by name, and where each can be measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from bench.bars import NO_STORE
+from bench.databases import Databases
+from bench.figures import Figures
+from bench.workloads import backlog, drain, fan_out, footprint, latency, outage, recovery, remote_latency, steps
+
+BOTH = ("sqlite", "postgres")
+
+
+class Workload(NamedTuple):
+    """How a workload is measured; a slow one only when asked for by name or with --all."""
+
+    measure: Callable[[Databases], Figures]
+    stores: tuple[str, ...] = BOTH
+    is_slow: bool = False
+    most_rounds: int = 1_000
+
+
+WORKLOADS = {
+    "steps": Workload(steps.measure),
+    "latency": Workload(latency.measure),
+    "remote-latency": Workload(remote_latency.measure),
+    "drain": Workload(drain.measure),
+    # Its figures are medians of many claims, and filling the line takes longer than all else together.
+    "backlog": Workload(backlog.measure, most_rounds=1),
+    "fan-out": Workload(fan_out.measure),
+    "recovery": Workload(recovery.measure),
+    "outage": Workload(outage.measure, stores=("postgres",), is_slow=True, most_rounds=1),
+    "footprint": Workload(lambda _: footprint.measure(), stores=(NO_STORE,), most_rounds=1),
+}

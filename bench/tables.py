@@ -1,0 +1,51 @@
+"""The tables that people read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.table import Table
+
+from bench.bars import LINES, NO_STORE, Bar, Line
+from bench.figures import Spread, spread_of
+from bench.rounds import Results
+
+STORES = ("sqlite", "postgres", NO_STORE)
+
+
+def own_table(results: Results) -> Table:
+    """Every figure with its bar, and whether it meets it."""
+    table = Table("what", "store", "ours: median (min–max)", "bar", "met")
+    for line in LINES:
+        for store, spread in _spreads(results, line):
+            bar = line.bars.get(store)
+            table.add_row(line.title, store, shown(spread), str(bar or ""), verdict(bar, spread.median))
+    return table
+
+
+def shown(spread: Spread) -> str:
+    """The median, and how far the rounds were apart."""
+    median = number(spread.median)
+    if spread.lowest == spread.highest:
+        return median
+    return f"{median} ({number(spread.lowest)}–{number(spread.highest)})"
+
+
+def number(value: float) -> str:
+    """As many digits as tell something."""
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def verdict(bar: Bar | None, value: float) -> str:
+    if bar is None:
+        return ""
+    return "[green]yes[/green]" if bar.is_met_by(value) else "[bold red]no[/bold red]"
+
+
+def _spreads(results: Results, line: Line) -> Iterator[tuple[str, Spread]]:
+    for store in STORES:
+        values = results.figures[store][line.figure]
+        if values:
+            yield store, spread_of(values)

@@ -1,0 +1,120 @@
+"""Claims with a million ready tasks of ten thousand tenants, against claims with a thousand of ten."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from bench.databases import Databases, execute, table
+from bench.figures import Figures, emit
+from bench.processes import run_child, run_loop
+from stepfast.engine.clock import SystemClock
+from stepfast.kernel.ids import WorkerId
+from stepfast.kernel.ports import Claim, Enrolment, QueueRoom, Store
+from stepfast.stores.urls import store_for
+
+PER_TENANT = 100
+LONG, SHORT = 1_000_000, 1_000
+CLAIM_SIZE = 100
+BURST = 10
+CLAIMS = 90
+# One task in ten is for code that the worker does not have.
+OURS, FOREIGN = "ours@1", "foreign@1"
+WORKER = WorkerId("01980000-0000-7000-8000-ffffffffffff")
+
+NUMBERS = {
+    "sqlite": "(with recursive n(i) as (select 0 union all select i + 1 from n where i < {last}) select i from n)",
+    "postgresql": "(select i from generate_series(0, {last}) i)",
+}
+RUN_ID = {
+    "sqlite": "printf('01970000-0000-7000-8000-%012x', i)",
+    "postgresql": "('01970000-0000-7000-8000-' || lpad(to_hex(i), 12, '0'))::uuid",
+}
+TENANT = {"sqlite": "printf('tenant-%05d', {tenant})", "postgresql": "'tenant-' || lpad(({tenant})::text, 5, '0')"}
+CODE = f"case when i % 10 = 0 then '{FOREIGN}' else '{OURS}' end"
+
+
+def measure(databases: Databases) -> Figures:
+    with databases.fresh() as url:
+        return run_child("bench.workloads.backlog", url)
+
+
+class Line(NamedTuple):
+    """A line of ready tasks, and how fast it was claimed from."""
+
+    url: str
+    store: Store
+    tasks: int
+
+    async def fill(self) -> None:
+        """Fill the tables in bulk; statistics stay as they were for empty ones, which is where plans go wrong."""
+        await execute(self.url, *_emptying(self.url), *_filling(self.url, self.tasks), *_settling(self.url))
+
+    async def seconds_of_claims(self) -> list[float]:
+        """The seconds of each claim, until the line has no full one left or there are enough of them."""
+        seconds: list[float] = []
+        after = ""
+        while len(seconds) < CLAIMS:
+            begun = time.perf_counter()
+            claimed = await self.store.claim(Claim(WORKER, [QueueRoom("default", CLAIM_SIZE, after)], [OURS], BURST))
+            took = time.perf_counter() - begun
+            if len(claimed.runs) < CLAIM_SIZE:
+                break
+            seconds.append(took)
+            after = claimed.runs[-1].tenant
+            await execute(self.url, f"delete from {table(self.url, 'task')} where worker_id = '{WORKER}'")
+        return seconds
+
+
+async def work(url: str) -> None:
+    store = store_for(url, SystemClock())
+    await store.open()
+    await store.enrol(Enrolment(WORKER, "bench", "here", 1, ["default"], [OURS], 10**9))
+    short = await _claims_of_short_lines(Line(url, store, SHORT))
+    line = Line(url, store, LONG)
+    await line.fill()
+    long = await line.seconds_of_claims()
+    await store.close()
+    rates = [CLAIM_SIZE / statistics.median(seconds) for seconds in (short, long)]
+    emit({"claims_short_per_s": rates[0], "claims_long_per_s": rates[1], "backlog_ratio": rates[1] / rates[0]})
+
+
+async def _claims_of_short_lines(line: Line) -> list[float]:
+    seconds: list[float] = []
+    while len(seconds) < CLAIMS:
+        await line.fill()
+        seconds += await line.seconds_of_claims()
+    return seconds
+
+
+def _emptying(url: str) -> list[str]:
+    if urlsplit(url).scheme == "sqlite":
+        return [f"delete from {name}" for name in ("run", "task", "event")] + ["analyze"]
+    return ["truncate stepfast.run, stepfast.task, stepfast.event", "analyze"]
+
+
+def _filling(url: str, tasks: int) -> list[str]:
+    kind = urlsplit(url).scheme
+    numbers, run_id = NUMBERS[kind].format(last=tasks - 1), RUN_ID[kind]
+    tenant = TENANT[kind].format(tenant=f"i % {tasks // PER_TENANT}")
+    return [
+        f"insert into {table(url, 'run')}"
+        " (run_id, tenant, workflow, version, kind, queue, code, priority, input, queued_at)"
+        f" select {run_id}, {tenant}, 'bench', 1, 'workflow', 'default', {CODE}, 0, '{{}}', i from {numbers} x",
+        f"insert into {table(url, 'task')} (run_id, queue, tenant, code, place, state, since_at)"
+        f" select run_id, queue, tenant, code, queued_at, 'ready', queued_at from {table(url, 'run')}",
+        f"insert into {table(url, 'event')} (run_id, seq, tenant, generation, type, at, token)"
+        f" select run_id, 1, tenant, 1, 'queued', queued_at, 0 from {table(url, 'run')}",
+    ]
+
+
+def _settling(url: str) -> list[str]:
+    """Have the filling written out, so that claims do not pay for it."""
+    return ["pragma wal_checkpoint(truncate)" if urlsplit(url).scheme == "sqlite" else "checkpoint"]
+
+
+if __name__ == "__main__":
+    run_loop(work(sys.argv[1]))

@@ -1,0 +1,63 @@
+"""Hints between processes: that something is ready, or has ended. They make things quick; polling makes them sure."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from stepfast.kernel.errors import StepfastError
+from stepfast.kernel.ports import Store
+
+# Under load one hint speaks for all that happened meanwhile.
+APART_S = 0.005
+
+ENDED = "ended"
+READY = "ready:"
+
+
+def ready(queue: str) -> str:
+    """The topic of new work in a queue."""
+    return f"{READY}{queue}"
+
+
+class Hints:
+    """Sends the hints of a process, a few milliseconds apart at least, and passes on those of the others."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._topics: set[str] = set()
+        self._sender: asyncio.Task[None] | None = None
+        self.on_ended: Callable[[], None] = lambda: None
+        self.on_ready: Callable[[str], None] = lambda queue: None
+
+    async def open(self) -> None:
+        await self._store.hear(self._heard)
+
+    async def close(self) -> None:
+        """Send what is left, then stop."""
+        if self._sender is not None:
+            await self._sender
+
+    def send(self, topic: str) -> None:
+        """Let the other processes know, soon."""
+        self._topics.add(topic)
+        if self._sender is None:
+            self._sender = asyncio.get_running_loop().create_task(self._send_all(), name="stepfast-hints")
+
+    async def _send_all(self) -> None:
+        try:
+            while self._topics:
+                topics, self._topics = sorted(self._topics), set()
+                await self._store.hint(topics)
+                await asyncio.sleep(APART_S)
+        except StepfastError:
+            # A hint may get lost; whoever waits for it looks by itself.
+            self._topics.clear()
+        finally:
+            self._sender = None
+
+    def _heard(self, topic: str) -> None:
+        if topic == ENDED:
+            self.on_ended()
+        elif topic.startswith(READY):
+            self.on_ready(topic.removeprefix(READY))

@@ -1,0 +1,131 @@
+"""The engine's own log: named events with fields, sent through the standard logging module.
+
+Nothing here adds a handler: an application configures the logger `stepfast` as any other, the command line its own.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from stepfast.kernel.decisions import HeldRun
+
+ROOT = "stepfast"
+
+
+class LogEvent(NamedTuple):
+    """A name that lines of the log carry, and what it tells."""
+
+    level: str
+    meaning: str
+
+
+EVENTS = {
+    "claim_failed": LogEvent("warning", "The store did not hand out runs; the worker asks again at the next poll."),
+    "commit_failed": LogEvent("error", "A commit failed for a reason the store should have named; its runs are let go."),
+    "deadline_missed": LogEvent("error", "The worker did not come to its end in time after a signal and was ended."),
+    "heartbeat_failed": LogEvent("warning", "The store did not answer a heartbeat; the next one follows soon."),
+    "outcome_not_saved": LogEvent("warning", "A run's end, or its hand-back, could not be saved; upkeep looks after it."),
+    "process_ended": LogEvent("warning", "A worker process died; another takes its place after a pause."),
+    "process_replaced": LogEvent("info", "A worker process reached its number of runs or memory and is replaced."),
+    "process_started": LogEvent("info", "The supervisor started a worker process."),
+    "results_failed": LogEvent("warning", "The store did not tell the results somebody waits for; they are asked again."),
+    "run_handed_back": LogEvent("error", "A run met trouble that is not its own and goes back to the line."),
+    "run_let_go": LogEvent("warning", "The worker holds the run no longer: another one or a command has it."),
+    "run_not_executed": LogEvent("error", "A run could not be executed; it is taken back after the worker's lease."),
+    "run_waits_for_code": LogEvent("error", "The code does not fit the run's records; it waits for other code."),
+    "runs_recovered": LogEvent("warning", "Runs of dead workers went back to the line, or failed for good."),
+    "setting_unknown": LogEvent("warning", "A setting has a name that nothing reads; the nearest known name is given."),
+    "store_away": LogEvent("warning", "The store cannot be reached; decisions wait for it."),
+    "errand_failed": LogEvent("warning", "Something a worker did on the side failed; it is done again with the next beat."),
+    "unknown_runs_given_back": LogEvent("warning", "The store listed runs as held here that are not; they went back."),
+    "worker_not_retired": LogEvent("warning", "A worker could not say that it left; its lease will tell."),
+    "upkeep_failed": LogEvent("warning", "An upkeep pass failed; the next one follows."),
+    "worker_buried": LogEvent("warning", "Another worker's lease ran out: it counts as dead."),
+    "worker_lost_runs": LogEvent("warning", "The worker dropped all its runs: it was buried, or cut off too long."),
+    "worker_not_enrolled": LogEvent("warning", "The worker could not announce itself again; it tries further."),
+    "worker_started": LogEvent("info", "A worker begins to claim: what it serves, and where."),
+    "worker_stopped": LogEvent("info", "A worker has handed back what it held and left."),
+    "worker_stopping": LogEvent("info", "A worker claims no more: a signal came, or its work is done."),
+}
+
+
+class Line:
+    """An event and its fields, as one line of text: `run_let_go run_id=01… reason="…"`."""
+
+    def __init__(self, event: str, fields: dict[str, Any]) -> None:
+        self.event = event
+        self.fields = fields
+
+    def __str__(self) -> str:
+        return " ".join([self.event, *(f"{name}={_plain(value)}" for name, value in self.fields.items())])
+
+
+class Log:
+    """Writes named events; what the names mean is in `EVENTS`."""
+
+    def __init__(self, name: str) -> None:
+        self._logger = logging.getLogger(f"{ROOT}.{name}")
+
+    def debug(self, event: str, **fields: Any) -> None:
+        self._write(logging.DEBUG, event, fields)
+
+    def info(self, event: str, **fields: Any) -> None:
+        self._write(logging.INFO, event, fields)
+
+    def warning(self, event: str, **fields: Any) -> None:
+        self._write(logging.WARNING, event, fields)
+
+    def error(self, event: str, **fields: Any) -> None:
+        self._write(logging.ERROR, event, fields)
+
+    def exception(self, event: str, **fields: Any) -> None:
+        """An error with the traceback of the exception that is being handled."""
+        self._write(logging.ERROR, event, fields, exc_info=True)
+
+    def _write(self, level: int, event: str, fields: dict[str, Any], exc_info: bool = False) -> None:
+        self._logger.log(level, Line(event, fields), exc_info=exc_info, stacklevel=3)
+
+
+def about(run: HeldRun) -> dict[str, Any]:
+    """The fields by which a line is found that speaks of a run."""
+    return {"run_id": run.run_id, "tenant": run.tenant, "worker_id": run.worker_id}
+
+
+class TextFormatter(logging.Formatter):
+    """One line for people: moment, level, event, fields; a traceback below it."""
+
+    def __init__(self) -> None:
+        super().__init__("%(moment)s %(level)-7s %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        record.moment, record.level = _moment(record), record.levelname.lower()
+        return super().format(record)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object for each line, the event's fields beside its name."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {"at": _moment(record), "level": record.levelname.lower(), "logger": record.name, **_content(record)}
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def _content(record: logging.LogRecord) -> dict[str, Any]:
+    if isinstance(record.msg, Line):
+        return {"event": record.msg.event, **record.msg.fields}
+    return {"message": record.getMessage()}
+
+
+def _moment(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _plain(value: object) -> str:
+    text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    # Quoted, so that a line stays one line whatever a message holds.
+    return text if text and text.isprintable() and not set(text) & set(' "=') else json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,123 @@
+"""The claim loop: one claimer for a worker, asking for as many runs as it has slots free."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from stepfast.kernel.decisions import HeldRun
+from stepfast.kernel.errors import StepfastError
+from stepfast.kernel.ids import WorkerId
+from stepfast.kernel.ports import Claim, Claimed, Clock, QueueRoom, Store
+from stepfast.log import Log
+from stepfast.worker.held import HeldRuns
+from stepfast.worker.settings import WorkerSettings
+
+log = Log("worker")
+
+
+class ClaimLoop:
+    """Asks the store for runs: after a wake-up at once, else at every poll."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: WorkerSettings,
+        held: HeldRuns,
+        codes: Callable[[], list[str]],
+        begin: Callable[[list[HeldRun]], Awaitable[None]],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._held = held
+        self._codes = codes
+        self._begin = begin
+        self._cursors = dict.fromkeys(settings.queues, "")
+        self._suspects_wait = False
+        self._wake = asyncio.Event()
+        self._taken = 0
+        self.worker_id = WorkerId("")
+        self.found_nothing = asyncio.Event()
+        self.spent = asyncio.Event()
+
+    def wake(self) -> None:
+        """Something may be ready: look now rather than at the next poll."""
+        self._wake.set()
+
+    def slot_freed(self, queue: str) -> None:
+        """A run has ended here: look if that is worth a claim."""
+        if self._suspects_wait or self._worth_a_claim(QueueRoom(queue, self._held.room(queue))):
+            self._wake.set()
+
+    async def run(self) -> None:
+        while True:
+            self._wake.clear()
+            try:
+                pause_ms = await self._look()
+            except StepfastError as error:
+                log.warning("claim_failed", worker_id=self.worker_id, error=error)
+                pause_ms = self._settings.poll_ms
+            except Exception:
+                log.exception("claim_failed", worker_id=self.worker_id)
+                pause_ms = self._settings.poll_ms
+            if pause_ms:
+                await self._rest(pause_ms)
+
+    async def _rest(self, pause_ms: int) -> None:
+        """Wait for a wake-up, at most as long as told."""
+        sleeper = asyncio.ensure_future(self._clock.sleep(pause_ms))
+        sleeper.add_done_callback(lambda _: self._wake.set())
+        try:
+            await self._wake.wait()
+        finally:
+            sleeper.cancel()
+
+    async def _look(self) -> int:
+        """Fill the free slots; how long to rest before looking again (0: not at all)."""
+        request = self._request()
+        if request is None:
+            return self._settings.poll_ms
+        claimed = await self._store.claim(request)
+        self._suspects_wait = claimed.suspects_wait
+        if claimed.runs:
+            await self._take(claimed.runs)
+            return 0
+        if not self._held and not claimed.suspects_wait:
+            self.found_nothing.set()
+        return self._pause_ms(claimed)
+
+    def _request(self) -> Claim | None:
+        rooms = self._held.rooms(self._cursors, self._most())
+        # Suspects go first and in small company: while some wait, nothing is taken that would make it larger.
+        suspects = self._held.suspect_rooms() if self._suspects_wait else None
+        if suspects is None:
+            rooms = [room for room in rooms if self._worth_a_claim(room)]
+        if not rooms or (suspects is not None and not any(suspects)):
+            return None
+        settings = self._settings
+        return Claim(self.worker_id, rooms, self._codes(), settings.burst, settings.tenants, suspects)
+
+    def _most(self) -> int:
+        if self._settings.max_runs is None:
+            return self._settings.max_claims
+        return min(self._settings.max_claims, self._settings.max_runs - self._taken)
+
+    def _worth_a_claim(self, room: QueueRoom) -> bool:
+        # A claim for each slot that falls free would be a round trip for every run; a quarter of the slots shares one.
+        return room.room * 4 >= min(self._settings.room_of(room.queue), self._most())
+
+    async def _take(self, runs: list[HeldRun]) -> None:
+        for run in runs:
+            self._cursors[run.queue] = run.tenant
+        self._taken += len(runs)
+        if self._most() <= 0:
+            self.spent.set()
+        self.found_nothing.clear()
+        await self._begin(runs)
+
+    def _pause_ms(self, claimed: Claimed) -> int:
+        if claimed.next_due_at is None:
+            return self._settings.poll_ms
+        return min(max(claimed.next_due_at - self._clock.now(), 1), self._settings.poll_ms)

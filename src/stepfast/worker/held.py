@@ -1,0 +1,72 @@
+"""What a worker holds, and what it has room for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+
+from stepfast.kernel.decisions import HeldRun
+from stepfast.kernel.ids import RunId
+from stepfast.kernel.ports import Holding, QueueRoom
+from stepfast.kernel.suspects import room_beside, suspect_rooms
+from stepfast.worker.settings import WorkerSettings
+
+
+class HeldRuns:
+    """The runs that a worker executes now."""
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        self._settings = settings
+        self._runs: dict[RunId, HeldRun] = {}
+        self._since_beat: dict[RunId, int] = {}
+        self._busy: Counter[str] = Counter()
+        self._suspects: Counter[int] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __iter__(self) -> Iterator[HeldRun]:
+        return iter(list(self._runs.values()))
+
+    def add(self, run: HeldRun, beats_sent: int) -> None:
+        """Hold a run; `beats_sent` says how many heartbeats were on their way before it came."""
+        self._runs[run.run_id] = run
+        self._since_beat[run.run_id] = beats_sent
+        self._busy[run.queue] += 1
+        if run.crashes:
+            self._suspects[run.crashes] += 1
+
+    def remove(self, run: HeldRun) -> None:
+        """Let go of a run."""
+        self._busy[run.queue] -= 1
+        if run.crashes:
+            self._suspects[run.crashes] -= 1
+        if self._runs.get(run.run_id) is run:
+            del self._runs[run.run_id]
+            del self._since_beat[run.run_id]
+
+    def room(self, queue: str) -> int:
+        """How many more runs of a queue there is room for."""
+        own = self._settings.room_of(queue) - self._busy[queue]
+        return min(own, room_beside(self._levels(), len(self), self._settings.slots))
+
+    def rooms(self, cursors: dict[str, str], most: int) -> list[QueueRoom]:
+        """The queues with room, each with the tenant that was served last."""
+        rooms = [QueueRoom(queue, min(self.room(queue), most), after) for queue, after in cursors.items()]
+        return [room for room in rooms if room.room > 0]
+
+    def suspect_rooms(self) -> tuple[int, ...]:
+        """How many more suspects with 1, 2, 3, ... crashes there is room for."""
+        return suspect_rooms(self._levels(), len(self), self._settings.slots)
+
+    def lost(self, holdings: Collection[Holding], beat: int) -> list[HeldRun]:
+        """The runs held here that the store does not list; one that came after the beat was sent cannot be listed."""
+        listed = {(holding.run_id, holding.token) for holding in holdings}
+        return [run for run in self if self._since_beat[run.run_id] < beat and (run.run_id, run.token) not in listed]
+
+    def unknown(self, holdings: Collection[Holding]) -> set[Holding]:
+        """What the store says is held here and is not: a claim or a birth whose answer was lost."""
+        return {holding for holding in holdings if holding.run_id not in self._runs}
+
+    def _levels(self) -> list[int]:
+        return [crashes for crashes, number in self._suspects.items() if number]

@@ -1,0 +1,120 @@
+"""The lease: a worker announces itself, keeps its lease alive, and stops by itself when it cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import secrets
+import socket
+import time
+from collections.abc import Callable
+
+from stepfast.kernel.errors import StepfastError
+from stepfast.kernel.ids import RANDOM_BITS, RunId, WorkerId, new_id
+from stepfast.kernel.ports import Beat, Clock, Enrolment, Holding, Store
+from stepfast.log import Log
+from stepfast.worker.heartbeat import Heartbeat
+from stepfast.worker.settings import WorkerSettings
+
+log = Log("worker")
+
+# The part of a lease after which a worker that gets no answer stops by itself, before anyone may take its runs.
+OWN_DEADLINE = 0.8
+# A worker may bury others after so many of its own heartbeats were answered in time: a database that was away, or a
+# clock that jumped, makes everybody look dead to everybody.
+BEATS_BEFORE_BURYING = 3
+
+
+class Lease:
+    """A worker's right to hold runs; calls `heard` with each answer, `lost` with the reason when it is over."""
+
+    def __init__(self, store: Store, clock: Clock, settings: WorkerSettings, codes: Callable[[], list[str]]) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._codes = codes
+        self._heartbeat: Heartbeat | None = None
+        self._answered_at = 0.0
+        self._beats_in_time = 0
+        self._unknown: set[Holding] = set()
+        self._renewal: asyncio.Task[None] | None = None
+        self.worker_id = WorkerId("")
+        self.heard: Callable[[Beat, int], None] = lambda beat, number: None
+        self.lost: Callable[[str], None] = lambda reason: None
+        self.renewed: Callable[[], None] = lambda: None
+
+    @property
+    def beats_sent(self) -> int:
+        return self._heartbeat.sent if self._heartbeat else 0
+
+    @property
+    def may_bury(self) -> bool:
+        return self._beats_in_time >= BEATS_BEFORE_BURYING
+
+    async def take(self) -> None:
+        """Announce a worker under an id of its own and begin to beat."""
+        self.worker_id = WorkerId(new_id(self._clock.now(), secrets.randbits(RANDOM_BITS)))
+        await self._store.enrol(self._enrolment())
+        self._answered_at = time.monotonic()
+        self._beats_in_time = 0
+        self._unknown = set()
+        interval_ms = self._settings.heartbeat_ms
+        self._heartbeat = Heartbeat(self._store, self.worker_id, interval_ms, self._clock.follow, self._hear)
+        self._heartbeat.start()
+        self.renewed()
+
+    async def end(self) -> None:
+        """Stop beating and leave; what is still held goes back to the line."""
+        if self._renewal is not None:
+            self._renewal.cancel()
+        if self._heartbeat is not None:
+            await self._heartbeat.stop()
+        try:
+            await self._store.retire(self.worker_id)
+        except StepfastError as error:
+            log.warning("worker_not_retired", worker_id=self.worker_id, error=error)
+
+    def _enrolment(self) -> Enrolment:
+        settings, host, pid = self._settings, socket.gethostname(), os.getpid()
+        label = settings.label or f"{host}-{pid}"
+        return Enrolment(self.worker_id, label, host, pid, settings.queues, self._codes(), settings.lease_ms)
+
+    def _hear(self, beat: Beat, number: int) -> None:
+        now = time.monotonic()
+        in_time = now - self._answered_at <= 2 * self._settings.heartbeat_ms / 1_000
+        self._beats_in_time = self._beats_in_time + 1 if in_time else 1
+        self._answered_at = now
+        if beat.alive:
+            self.heard(beat, number)
+        else:
+            self.lost("it was buried by another worker")
+            self._renewal = asyncio.get_running_loop().create_task(self._renew(), name="stepfast-renewal")
+
+    async def _renew(self) -> None:
+        """Come back under a new id; the old one stays dead for good."""
+        if self._heartbeat is not None:
+            await self._heartbeat.stop()
+        while True:
+            try:
+                return await self.take()
+            except StepfastError as error:
+                log.warning("worker_not_enrolled", worker_id=self.worker_id, error=error)
+            await asyncio.sleep(self._settings.poll_ms / 1_000)
+
+    async def give_back_unknown(self, unknown: set[Holding]) -> None:
+        """Give back what the store says is held here and is not, once two answers running have said so."""
+        again, self._unknown = self._unknown & unknown, unknown
+        if again:
+            run_ids = sorted(RunId(holding.run_id) for holding in again)
+            log.warning("unknown_runs_given_back", worker_id=self.worker_id, runs=len(run_ids))
+            await self._store.give_back(self.worker_id, run_ids)
+
+    async def watch(self) -> None:
+        """Stop in time: a worker that hears nothing must let go before its lease is over."""
+        deadline_s = self._settings.lease_ms * OWN_DEADLINE / 1_000
+        while True:
+            await asyncio.sleep(deadline_s / 8 * (0.9 + 0.2 * random.random()))
+            if time.monotonic() - self._answered_at > deadline_s:
+                self._beats_in_time = 0
+                self.lost(f"no heartbeat was answered for {deadline_s:.1f} s")

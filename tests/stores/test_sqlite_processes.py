@@ -1,0 +1,115 @@
+"""Several processes on one SQLite file."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import apsw
+import pytest
+
+from stepfast.stores.sqlite.store import SqliteStore
+from tests.stores.harness import NOON
+
+OPENS = """
+import asyncio, sys
+from pathlib import Path
+from stepfast.stores.sqlite.store import SqliteStore
+
+async def main():
+    store = SqliteStore(Path(sys.argv[1]), lambda: 1)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    await store.open()
+    await store.close()
+
+asyncio.run(main())
+"""
+
+WRITES = """
+import asyncio, sys
+from pathlib import Path
+from stepfast.stores.sqlite.store import SqliteStore
+from tests.stores.harness import Harness
+
+async def main():
+    store = SqliteStore(Path(sys.argv[1]), lambda: 1)
+    await store.open()
+    first = int(sys.argv[2])
+    harness = Harness(store, None, None)
+    for _ in range(first): next(harness.counter)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for _ in range(40):
+        await harness.start_many(5)
+    await store.close()
+
+asyncio.run(main())
+"""
+
+DIES_IN_THE_MIDDLE = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from stepfast.stores.sqlite.store import SqliteStore
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(SqliteStore(Path(sys.argv[1]), die).open())
+"""
+
+ROOT = Path(__file__).parents[2]
+
+
+def launch(program: str, *arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+
+
+def run_together(processes: list[subprocess.Popen[str]]) -> list[int]:
+    """Wait until each is ready, let all go, and answer with how they ended."""
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in processes:
+        process.communicate()
+    return [process.returncode for process in processes]
+
+
+def count(path: Path, what: str) -> object:
+    connection = apsw.Connection(str(path))
+    try:
+        return connection.execute(f"select count(*) from {what}").get
+    finally:
+        connection.close()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "stepfast.db"
+
+
+async def test_processes_that_migrate_at_once_migrate_once(path):
+    assert run_together([launch(OPENS, path) for _ in range(4)]) == [0, 0, 0, 0]
+    assert count(path, "migration") == 1
+
+
+async def test_processes_that_write_at_once_lose_nothing(path):
+    assert run_together([launch(WRITES, path, first) for first in (0, 1_000, 2_000)]) == [0, 0, 0]
+    assert (count(path, "run"), count(path, "task"), count(path, "event")) == (600, 600, 600)
+
+
+async def test_a_migration_that_was_killed_is_done_whole_by_the_next(path):
+    killed = launch(DIES_IN_THE_MIDDLE, path)
+    killed.communicate()
+    assert killed.returncode == -signal.SIGKILL
+    assert count(path, "sqlite_schema") == 0
+    store = SqliteStore(path, lambda: NOON)
+    assert await store.migrate() == ["0001_core"]
+    await store.close()
