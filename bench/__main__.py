@@ -14,27 +14,28 @@ from rich.console import Console
 from bench.catalogue import BOTH, WORKLOADS
 from bench.processes import LOOP_VARIABLE
 from bench.rounds import Results, opened, run_rounds
-from bench.tables import own_table
+from bench.tables import caption, own_table
 
 
 def main() -> None:
     options = _parser().parse_args()
     os.environ[LOOP_VARIABLE] = options.loop
     notes, tables = Console(stderr=True, highlight=False), Console(width=120)
+    load_before = os.getloadavg()[0]
     with opened(BOTH if options.store == "both" else [options.store]) as places:
         results = run_rounds(_chosen(options), places, options.rounds, notes.print)
-    tables.print(own_table(results))
+    tables.print(own_table(results), caption(load_before))
     for failure in results.failures:
         tables.print(f"not measured: {failure}", markup=False)
     if options.json is not None:
-        options.json.write_text(json.dumps(as_data(results), indent=2))
+        options.json.write_text(json.dumps(as_data(results, load_before), indent=2))
     sys.exit(bool(results.failures))
 
 
-def as_data(results: Results) -> dict[str, object]:
+def as_data(results: Results, load_before: float) -> dict[str, object]:
     """Everything that was measured, with the machine it was measured on."""
     machine = {"python": platform.python_version(), "system": platform.platform(), "cores": os.cpu_count()}
-    return {"machine": machine, "figures": results.figures, "failures": results.failures}
+    return {"machine": machine, "load_before": load_before, "figures": results.figures, "failures": results.failures}
 
 
 def _chosen(options: argparse.Namespace) -> list[str]:

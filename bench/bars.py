@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -15,7 +14,7 @@ class Bar(NamedTuple):
     is_least: bool
 
     def is_met_by(self, figure: float) -> bool:
-        return (operator.ge if self.is_least else operator.le)(figure, self.limit)
+        return figure >= self.limit if self.is_least else figure <= self.limit
 
     def __str__(self) -> str:
         return f"{'≥' if self.is_least else '≤'} {self.limit:,g}"
@@ -51,7 +50,11 @@ LINES = (
     Line("steps_rss_mb", "  RSS after it, MB", everywhere(at_most(100))),
     Line("latency_p50_ms", "start to result in one process, p50 ms"),
     Line("latency_p99_ms", "  the same, p99 ms"),
-    Line("remote_latency_p50_ms", "start to result by another process, p50 ms", {"sqlite": at_most(30), "postgres": at_most(10)}),
+    Line(
+        "remote_latency_p50_ms",
+        "start to result by another process, p50 ms",
+        {"sqlite": at_most(30), "postgres": at_most(10)},
+    ),
     Line("remote_latency_p99_ms", "  the same, p99 ms"),
     Line("enqueue_per_s", "starts/s, 10,000 runs"),
     Line("drain_per_s", "drain of 10,000 one-step runs/s, one process"),

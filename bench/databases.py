@@ -12,6 +12,9 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from bench.postgres import Server
+from bench.processes import Unmeasured
+
+BUSY_MS = 10_000
 
 Ask = Callable[[str], Awaitable[int]]
 """Answers a query with its one number."""
@@ -81,17 +84,18 @@ async def execute(url: str, *statements: str) -> None:
     if urlsplit(url).scheme == "sqlite":
         import apsw
 
-        with apsw.Connection(_file_of(url)) as connection:
-            for statement in statements:
-                connection.execute(statement)
-        connection.close()
+        file = apsw.Connection(_file_of(url))
+        file.set_busy_timeout(BUSY_MS)
+        for statement in statements:
+            file.execute(statement).fetchall()
+        file.close()
         return
     import asyncpg
 
-    connection = await asyncpg.connect(url)
+    server = await asyncpg.connect(url)
     for statement in statements:
-        await connection.execute(statement)
-    await connection.close()
+        await server.execute(statement)
+    await server.close()
 
 
 @asynccontextmanager
@@ -101,6 +105,7 @@ async def asking(url: str) -> AsyncIterator[Ask]:
         import apsw
 
         file = apsw.Connection(_file_of(url), flags=apsw.SQLITE_OPEN_READONLY)
+        file.set_busy_timeout(BUSY_MS)
 
         async def ask_file(query: str) -> int:
             return int(file.execute(query).get)
@@ -117,6 +122,14 @@ async def asking(url: str) -> AsyncIterator[Ask]:
 
     yield ask_server
     await server.close()
+
+
+async def check_stored(url: str, name: str, rows: int) -> None:
+    """A figure counts only if what it was measured by is really there."""
+    async with asking(url) as ask:
+        found = await ask(f"select count(*) from {table(url, name)}")
+    if found != rows:
+        raise Unmeasured(f"{rows} rows of {name} should be stored, but there are {found}.")
 
 
 def table(url: str, name: str) -> str:

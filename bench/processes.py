@@ -6,10 +6,11 @@ import asyncio
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from bench.figures import Figures, received
 
@@ -40,15 +41,36 @@ def run_child(module: str, *arguments: object, python: str = sys.executable) -> 
     return received(done.stdout)
 
 
+class Child:
+    """A process that runs beside us; what it complains of is kept, and told if it ends early."""
+
+    def __init__(self, command: list[str], complaints: IO[bytes]) -> None:
+        self._process = subprocess.Popen(command, cwd=ROOT, env=_environment(), stderr=complaints)
+        self._complaints = complaints
+        self.pid = self._process.pid
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        self._process.kill()
+        self._process.wait()
+
+    def check_alive(self) -> None:
+        """Waiting for what a process does is in vain once it has ended."""
+        if self._process.poll() is not None:
+            self._complaints.seek(0)
+            told = _tail(self._complaints.read().decode())
+            raise Unmeasured(f"A process that was waited for ended with {self._process.returncode}: {told}")
+
+
 @contextmanager
-def background(module: str, *arguments: object, python: str = sys.executable) -> Iterator[subprocess.Popen[bytes]]:
+def background(module: str, *arguments: object, python: str = sys.executable) -> Iterator[Child]:
     """Run a module beside us until the block ends; then it is killed, and so is nothing else."""
-    process = subprocess.Popen(_command(python, module, arguments), cwd=ROOT, env=_environment())
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+    with tempfile.TemporaryFile() as complaints:
+        child = Child(_command(python, module, arguments), complaints)
+        try:
+            yield child
+        finally:
+            child.kill()
 
 
 def run_loop(main: Coroutine[Any, Any, None]) -> None:

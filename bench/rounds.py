@@ -54,18 +54,17 @@ def run_rounds(names: Iterable[str], places: dict[str, Databases], rounds: int, 
     for number in range(1, rounds + 1):
         for name in chosen:
             if number <= WORKLOADS[name].most_rounds:
-                _measure(name, places, results, lambda text, number=number: tell(f"round {number}/{rounds}: {text}"))
+                tell(f"round {number} of {rounds}: {name}")
+                _measure(name, places, results)
     return results
 
 
-def _measure(name: str, places: dict[str, Databases], results: Results, tell: Callable[[str], None]) -> None:
+def _measure(name: str, places: dict[str, Databases], results: Results) -> None:
     workload = WORKLOADS[name]
     for kind in workload.stores:
         if kind not in places:
             continue
-        tell(f"{name} on {kind}")
         try:
             results.add(kind, workload.measure(places[kind]))
         except Unmeasured as reason:
             results.failures.append(f"{name} on {kind}: {reason}")
-            tell(f"{name} on {kind} failed: {reason}")

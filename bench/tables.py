@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from rich.table import Table
@@ -13,9 +14,14 @@ from bench.rounds import Results
 STORES = ("sqlite", "postgres", NO_STORE)
 
 
+def caption(load_before: float) -> str:
+    """How busy the machine was before we began: figures of a busy one are low."""
+    return f"load average before: {load_before:.2f} on {os.cpu_count()} cores"
+
+
 def own_table(results: Results) -> Table:
     """Every figure with its bar, and whether it meets it."""
-    table = Table("what", "store", "ours: median (min–max)", "bar", "met")
+    table = Table("what", "store", "ours: median (min to max)", "bar", "met")
     for line in LINES:
         for store, spread in _spreads(results, line):
             bar = line.bars.get(store)
@@ -28,7 +34,7 @@ def shown(spread: Spread) -> str:
     median = number(spread.median)
     if spread.lowest == spread.highest:
         return median
-    return f"{median} ({number(spread.lowest)}–{number(spread.highest)})"
+    return f"{median} ({number(spread.lowest)} to {number(spread.highest)})"
 
 
 def number(value: float) -> str:

@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from stepfast import step, workflow
+from stepfast.workflows.functions import AsyncWorkflow
 
 STEPS = 10
 SHORT_NAP_S = 0.005
@@ -75,5 +76,5 @@ async def fan_out(width: int) -> int:
     return len(await asyncio.gather(*(trivial(0, number) for number in range(width))))
 
 
-ALL = [ten_steps, one_step, no_step, one_nap, traced_naps, fan_out]
+ALL: list[AsyncWorkflow[..., Any]] = [ten_steps, one_step, no_step, one_nap, traced_naps, fan_out]
 BY_NAME = {given.workflow.name: given for given in ALL}

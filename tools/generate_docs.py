@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from stepfast import log, settings
 from stepfast.kernel import errors, states
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -66,8 +67,49 @@ def states_page() -> str:
     )
 
 
+def settings_page() -> str:
+    """Every setting with its names, what it allows, its default and its meaning."""
+    rows = [
+        (_setting_names(setting), f"`{setting.key}`", setting.meaning, setting.kind.allowed, _default(setting))
+        for setting in (*settings.SETTINGS, settings.QUEUE_CONCURRENCY)
+    ]
+    return _page(
+        "Settings",
+        "An option of the command line or an argument in Python beats a variable with the prefix `STEPFAST_`, which "
+        "beats the plain variable, which beats `[tool.stepfast]` in the nearest pyproject.toml, which beats the "
+        "default. A value that does not fit stops the program at its start with E-VAL-001; all such values are named "
+        "at once. A variable `STEPFAST_…` that nothing reads is told of in the log, with the nearest name there is.",
+        _table(("variable", "key in pyproject.toml", "meaning", "allowed", "default"), rows),
+    )
+
+
+def _setting_names(setting: settings.Setting) -> str:
+    plain = f" or `{setting.name.removeprefix(settings.PREFIX)}`" if setting.plain else ""
+    return f"`{setting.name}`{plain}"
+
+
+def _default(setting: settings.Setting) -> str:
+    return f"`{setting.default}`" if setting.default else "none"
+
+
+def log_page() -> str:
+    """Every event of the engine's own log."""
+    rows = [(f"`{name}`", event.level, event.meaning) for name, event in sorted(log.EVENTS.items())]
+    return _page(
+        "The engine's log",
+        "The engine writes named events with fields through the standard `logging` module, to loggers below "
+        "`stepfast`; an application configures them as any other. Commands write them to stderr, from the level and in "
+        "the form that `STEPFAST_LOG` names: `info` (the default), `debug`, `warning`, `error`, with `,json` for one "
+        "JSON object a line. Lines about a run carry `run_id`, `tenant` and `worker_id`. An event whose cause is not "
+        "known comes with a traceback, at level error.",
+        _table(("event", "level", "meaning"), rows),
+    )
+
+
 GENERATORS: dict[Path, Callable[[], str]] = {
     REFERENCE / "errors.md": errors_page,
+    REFERENCE / "log.md": log_page,
+    REFERENCE / "settings.md": settings_page,
     REFERENCE / "states.md": states_page,
 }
 

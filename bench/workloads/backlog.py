@@ -36,6 +36,24 @@ RUN_ID = {
 TENANT = {"sqlite": "printf('tenant-%05d', {tenant})", "postgresql": "'tenant-' || lpad(({tenant})::text, 5, '0')"}
 CODE = f"case when i % 10 = 0 then '{FOREIGN}' else '{OURS}' end"
 
+FILLING = (
+    """
+    insert into {run} (run_id, tenant, workflow, version, kind, queue, code, priority, input, queued_at)
+    select {run_id}, {tenant}, 'bench', 1, 'workflow', 'default', {code}, 0, '{{}}', i
+      from {numbers} numbers
+    """,
+    """
+    insert into {task} (run_id, queue, tenant, code, place, state, since_at)
+    select run_id, queue, tenant, code, queued_at, 'ready', queued_at
+      from {run}
+    """,
+    """
+    insert into {event} (run_id, seq, tenant, generation, type, at, token)
+    select run_id, 1, tenant, 1, 'queued', queued_at, 0
+      from {run}
+    """,
+)
+
 
 def measure(databases: Databases) -> Figures:
     with databases.fresh() as url:
@@ -98,17 +116,10 @@ def _emptying(url: str) -> list[str]:
 
 def _filling(url: str, tasks: int) -> list[str]:
     kind = urlsplit(url).scheme
-    numbers, run_id = NUMBERS[kind].format(last=tasks - 1), RUN_ID[kind]
+    names = {name: table(url, name) for name in ("run", "task", "event")}
     tenant = TENANT[kind].format(tenant=f"i % {tasks // PER_TENANT}")
-    return [
-        f"insert into {table(url, 'run')}"
-        " (run_id, tenant, workflow, version, kind, queue, code, priority, input, queued_at)"
-        f" select {run_id}, {tenant}, 'bench', 1, 'workflow', 'default', {CODE}, 0, '{{}}', i from {numbers} x",
-        f"insert into {table(url, 'task')} (run_id, queue, tenant, code, place, state, since_at)"
-        f" select run_id, queue, tenant, code, queued_at, 'ready', queued_at from {table(url, 'run')}",
-        f"insert into {table(url, 'event')} (run_id, seq, tenant, generation, type, at, token)"
-        f" select run_id, 1, tenant, 1, 'queued', queued_at, 0 from {table(url, 'run')}",
-    ]
+    own = {"numbers": NUMBERS[kind].format(last=tasks - 1), "run_id": RUN_ID[kind], "tenant": tenant, "code": CODE}
+    return [statement.format(**names, **own) for statement in FILLING]
 
 
 def _settling(url: str) -> list[str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 from bench.databases import Databases, asking, table
 from bench.figures import Figures, rss_mb
-from bench.processes import Unmeasured, background, run_child
+from bench.processes import Child, Unmeasured, background, run_child
 
 RUNS = 10_000
 SETTINGS = json.dumps({"concurrency": 200})
@@ -45,26 +46,28 @@ async def drain(url: str, workers: int) -> Figures:
     with ExitStack() as stack:
         begun = time.perf_counter()
         processes = [stack.enter_context(background("bench.worker", url, SETTINGS)) for _ in range(workers)]
-        rate = await watch(url, RUNS)
+        rate = await watch(url, RUNS, processes)
         total_s = time.perf_counter() - begun
         return {"per_s": rate, "total_s": total_s, "rss_mb": rss_mb(processes[0].pid)}
 
 
-async def watch(url: str, count: int) -> float:
+async def watch(url: str, count: int, workers: Sequence[Child]) -> float:
     """Runs ended a second, from the first end that is seen to the last."""
     query = f"select count(*) from {table(url, 'outcome')}"
     gives_up_at = time.perf_counter() + LONGEST_S
     async with asking(url) as ask:
         while not (first := await ask(query)):
-            await _look_later(gives_up_at)
+            await _look_later(gives_up_at, workers)
         begun, ended = time.perf_counter(), first
         while ended < count:
-            await _look_later(gives_up_at)
+            await _look_later(gives_up_at, workers)
             ended = await ask(query)
         return (ended - first) / (time.perf_counter() - begun)
 
 
-async def _look_later(gives_up_at: float) -> None:
+async def _look_later(gives_up_at: float, workers: Sequence[Child]) -> None:
+    for worker in workers:
+        worker.check_alive()
     if time.perf_counter() > gives_up_at:
         raise Unmeasured(f"The line was not empty after {LONGEST_S} s.")
     await asyncio.sleep(LOOK_EVERY_S)

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 
 from bench.figures import emit
-from bench.processes import run_loop
+from bench.processes import Unmeasured, run_loop
 from bench.workflows import BY_NAME
 from stepfast import Stepfast
-
-# No more starts may wait for the store at once than 10,000.
-AT_ONCE = 5_000
+from stepfast.starts import Start
 
 
 async def work(url: str, name: str, count: int) -> None:
-    async with Stepfast(url, workflows=[BY_NAME[name]], worker=False) as app:
+    workflow = BY_NAME[name]
+    async with Stepfast(url, workflows=[workflow], worker=False) as app:
         begun = time.perf_counter()
-        for first in range(0, count, AT_ONCE):
-            await start_together(app, name, range(first, min(first + AT_ONCE, count)))
-        emit({"enqueue_per_s": count / (time.perf_counter() - begun)})
-
-
-async def start_together(app: Stepfast, name: str, numbers: range) -> None:
-    await asyncio.gather(*(app.start(BY_NAME[name], number) for number in numbers))
+        answers = await app.start_many(Start(workflow, number) for number in range(count))
+        seconds = time.perf_counter() - begun
+    if not all(answer.is_new for answer in answers):
+        raise Unmeasured("Some starts were refused.")
+    emit({"enqueue_per_s": count / seconds})
 
 
 if __name__ == "__main__":

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 
-from bench.databases import Databases
+from bench.databases import Databases, check_stored
 from bench.figures import Figures, emit
 from bench.processes import run_child, run_loop
 from bench.workflows import fan_out
@@ -17,7 +18,9 @@ WIDTH = 1_000
 
 def measure(databases: Databases) -> Figures:
     with databases.fresh() as url:
-        return run_child("bench.workloads.fan_out", url)
+        figures = run_child("bench.workloads.fan_out", url)
+        asyncio.run(check_stored(url, "step", WARM_UP + WIDTH))
+        return figures
 
 
 async def work(url: str) -> None:

@@ -25,8 +25,9 @@ def measure(databases: Databases) -> Figures:
     server = databases.server if isinstance(databases, PostgresDatabases) else None
     if server is None:
         raise Unmeasured("Only a PostgreSQL server of our own can be stopped.")
-    with databases.fresh() as url, tracing() as trace, background("bench.workloads.outage", url):
+    with databases.fresh() as url, tracing() as trace, background("bench.workloads.outage", url) as load:
         while not trace.lines():
+            load.check_alive()
             time.sleep(0.05)
         time.sleep(UNDER_LOAD_S)
         server.stop("immediate")

@@ -6,7 +6,7 @@ import asyncio
 import sys
 import time
 
-from bench.databases import Databases
+from bench.databases import Databases, check_stored
 from bench.figures import Figures, emit, latencies, rss_mb
 from bench.processes import run_child, run_loop
 from bench.workflows import STEPS, step_seconds, ten_steps
@@ -17,7 +17,9 @@ RUNS = 200
 
 def measure(databases: Databases) -> Figures:
     with databases.fresh() as url:
-        return run_child("bench.workloads.steps", url)
+        figures = run_child("bench.workloads.steps", url)
+        asyncio.run(check_stored(url, "step", (RUNS + 1) * STEPS))
+        return figures
 
 
 async def work(url: str) -> None:

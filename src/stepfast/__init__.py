@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from stepfast.kernel.retry import Retry
     from stepfast.kernel.states import RunState, StepState
     from stepfast.runs import Run
+    from stepfast.starts import Start, StartAnswer
     from stepfast.worker.settings import WorkerSettings
     from stepfast.workflows.functions import workflow
     from stepfast.workflows.steps import step
@@ -42,6 +43,8 @@ __all__ = [
     "RunCancelled",
     "RunFailed",
     "RunState",
+    "Start",
+    "StartAnswer",
     "StepFailed",
     "StepState",
     "StepTimeout",
@@ -59,6 +62,8 @@ _HOMES = {
     "Retry": "stepfast.kernel.retry",
     "Run": "stepfast.runs",
     "RunState": "stepfast.kernel.states",
+    "Start": "stepfast.starts",
+    "StartAnswer": "stepfast.starts",
     "StepState": "stepfast.kernel.states",
     "Stepfast": "stepfast.app",
     "WorkerSettings": "stepfast.worker.settings",

@@ -3,39 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import secrets
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
 from stepfast.engine.clock import SystemClock
-from stepfast.engine.committer import Committer
-from stepfast.engine.hints import ENDED, Hints, ready
-from stepfast.engine.results import Results
-from stepfast.engine.starting import Starter
-from stepfast.kernel.decisions import HeldRun, NewRun, Started
+from stepfast.kernel.decisions import NewRun
 from stepfast.kernel.durations import Duration, Instant, span_ms
 from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.kernel.ids import RANDOM_BITS, RunId, WorkerId, new_id, parse_run_id
-from stepfast.kernel.ports import Clock, Store
+from stepfast.kernel.ports import Clock
 from stepfast.kernel.states import RunState
-from stepfast.kernel.texts import check_optional_text, check_text
-from stepfast.kernel.views import OutcomeView, RunFilter, RunView
+from stepfast.kernel.views import RunFilter, RunView, WorkerView
+from stepfast.log import Log
+from stepfast.parts import Parts
 from stepfast.runs import Run
-from stepfast.stores.urls import store_for
+from stepfast.settings import Found, read_settings, warn_of_unknown
+from stepfast.starts import Start, StartAnswer, new_run, pages
+from stepfast.stores.urls import store_for, without_password
 from stepfast.worker.settings import WorkerSettings
-from stepfast.worker.worker import Worker
-from stepfast.workflows.codec import digest
+from stepfast.worker.worker import Worker, WorkerStats
 from stepfast.workflows.functions import AnyWorkflow, AsyncWorkflow, SyncWorkflow, Workflow
 from stepfast.workflows.registry import Registry
 
 T = TypeVar("T")
 
-DEFAULT_DATABASE = "sqlite:///.stepfast/stepfast.db"
-FIRST_TOKEN = 1
-EVENTS_AT_BIRTH = 2
+log = Log("app")
 
 
 class Stepfast:
@@ -49,12 +44,16 @@ class Stepfast:
         worker: bool | WorkerSettings = True,
         clock: Clock | None = None,
     ) -> None:
-        self.database = database or os.environ.get("STEPFAST_DATABASE_URL") or DEFAULT_DATABASE
+        given = {} if database is None else {"STEPFAST_DATABASE_URL": Found(database, "database")}
+        settings = read_settings(given)
+        warn_of_unknown(settings)
+        self.database = settings.database
         self._registry = Registry(None if workflows is None else [definition_of(given) for given in workflows])
-        self._settings = WorkerSettings() if worker is True else worker
+        self._settings = worker if isinstance(worker, WorkerSettings) else settings.worker
+        self._has_worker = worker is not False
         self._clock: Clock = clock or SystemClock()
-        self._store: Store | None = None
-        self._parts: _Parts | None = None
+        self.workers = Workers(self)
+        self._parts: Parts | None = None
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -67,24 +66,58 @@ class Stepfast:
 
     async def open(self) -> None:
         """Open the store, and start the worker if there is to be one."""
+        parts = await self._open_store()
+        if self._has_worker:
+            try:
+                await parts.add_worker(self._settings)
+            except BaseException:
+                await self.close()
+                raise
+
+    async def _open_store(self) -> Parts:
         if self._parts is not None:
             raise StepfastError("This app is open already. Use it, or close it first.")
         self._registry.codes()
         store = store_for(self.database, self._clock)
         await store.open()
-        parts = _Parts(store, self._registry, self._clock, self._settings or None)
+        self._parts = parts = Parts(store, self._registry, self._clock)
         try:
             await parts.open()
         except BaseException:
-            await store.close()
+            await self.close()
             raise
-        self._parts = parts
+        return parts
 
     async def close(self) -> None:
         """Stop the worker, save what is under way, and let go of the store."""
         parts, self._parts = self._parts, None
         if parts is not None:
             await parts.close()
+
+    def worker(
+        self,
+        *,
+        queues: Iterable[str] | None = None,
+        concurrency: int | None = None,
+        tenants: Iterable[str] | None = None,
+        lease: Duration | None = None,
+        poll: Duration | None = None,
+        grace: Duration | None = None,
+        label: str | None = None,
+        max_runs: int | None = None,
+    ) -> AppWorker:
+        """A worker on this app's store, to be started and stopped by hand; what is not given is as in the settings."""
+        given: dict[str, Any] = {
+            "queues": None if queues is None else tuple(queues),
+            "concurrency": concurrency,
+            "tenants": None if tenants is None else tuple(tenants),
+            "poll_ms": None if poll is None else span_ms(poll, "poll"),
+            "grace_ms": None if grace is None else span_ms(grace, "grace"),
+            "label": label,
+            "max_runs": max_runs,
+        }
+        settings = self._settings if lease is None else self._settings.with_lease(span_ms(lease, "lease"))
+        return AppWorker(self, replace(settings, **{name: value for name, value in given.items() if value is not None}))
 
     @overload
     async def start(self, workflow: AsyncWorkflow[..., T], /, *args: Any, **options: Any) -> Run[T]: ...
@@ -116,29 +149,44 @@ class Stepfast:
         """Store a run and return at once; it is on disk when this returns."""
         parts = self._open_parts()
         definition = self._definition(workflow)
-        arguments = definition.arguments
-        text, _ = arguments.restore(arguments.bind(args, kwargs))
-        run = NewRun(
-            run_id=RunId(new_id(self._clock.now(), secrets.randbits(RANDOM_BITS))),
-            tenant=check_text("tenant", tenant),
-            workflow=definition.name,
-            version=definition.version,
-            kind="workflow",
-            queue=check_text("queue", queue or definition.queue),
-            code=definition.code,
-            priority=_check_priority(priority or definition.priority),
-            input=text,
-            digest=digest(f"{definition.name}:{text}"),
-            key=check_optional_text("key", key),
-            delay_ms=0 if delay is None else span_ms(delay, "delay"),
-            actor=check_optional_text("actor", actor),
-            correlation_id=check_optional_text("correlation_id", correlation_id),
-            thread_id=check_optional_text("thread_id", thread_id),
-            subject=check_optional_text("subject", subject),
-            tags=tuple(sorted({check_text("tag", tag) for tag in tags or ()})),
-            metadata=_metadata_text(metadata),
+        run = new_run(
+            definition,
+            self._new_run_id(),
+            args,
+            tenant=tenant,
+            key=key,
+            queue=queue,
+            priority=priority,
+            delay=delay,
+            tags=tags,
+            metadata=metadata,
+            thread_id=thread_id,
+            subject=subject,
+            correlation_id=correlation_id,
+            actor=actor,
+            **kwargs,
         )
         return await parts.start(run, definition)
+
+    async def start_many(self, requests: Iterable[Start]) -> list[StartAnswer]:
+        """Store any number of runs, a thousand to a commit, and say of each, in order, what became of it.
+
+        A request that does not fit is refused with its error as the answer, and the others are stored all the same.
+        """
+        parts = self._open_parts()
+        answers: list[StartAnswer] = []
+        for page in pages(self._run_or_refusal(request) for request in requests):
+            answers += await parts.start_page(page)
+        return answers
+
+    def _run_or_refusal(self, request: Start) -> NewRun | StepfastError:
+        try:
+            return new_run(self._definition(request.workflow), self._new_run_id(), request.args, **request.options)
+        except StepfastError as error:
+            return error
+
+    def _new_run_id(self) -> RunId:
+        return RunId(new_id(self._clock.now(), secrets.randbits(RANDOM_BITS)))
 
     def get(self, run_id: str) -> Run[Any]:
         """The handle of a run; whether it exists shows when it is asked something."""
@@ -181,6 +229,19 @@ class Stepfast:
         )
         return await self._open_parts().store.runs(where)
 
+    async def retire_worker(self, worker_id: str) -> None:
+        """Give back what a worker holds that cannot do it by itself; works from any thread and event loop."""
+        store = store_for(self.database, self._clock)
+        await store.open()
+        try:
+            await store.retire(WorkerId(worker_id))
+        finally:
+            await store.close()
+
+    def codes(self) -> list[str]:
+        """The workflows that this app knows, as `name@version`."""
+        return self._registry.codes()
+
     def _definition(self, workflow: AnyWorkflow | str) -> Workflow:
         if isinstance(workflow, str):
             return self._registry.newest(workflow)
@@ -188,100 +249,103 @@ class Stepfast:
         self._registry.add(definition)
         return definition
 
-    def _open_parts(self) -> _Parts:
+    def _open_parts(self) -> Parts:
         if self._parts is None:
             raise StepfastError("The app is not open. Use it inside `async with app:`.")
         return self._parts
 
 
-class _Parts:
-    """What an open app consists of."""
+class AppWorker:
+    """A worker of an app, from `start` to `stop`; it opens the app for itself if nobody else has."""
 
-    def __init__(self, store: Store, registry: Registry, clock: Clock, settings: WorkerSettings | None) -> None:
-        self.store = store
-        self._registry = registry
-        self._committer = Committer(store)
-        self._results = Results(store)
-        self._starter = Starter(store, self._holder_for)
-        self._hints = Hints(store)
+    def __init__(self, app: Stepfast, settings: WorkerSettings) -> None:
+        self._app = app
+        self._settings = settings
         self._worker: Worker | None = None
-        if settings is not None:
-            self._worker = Worker(store, registry, self._committer, clock, settings, self._ended)
+        self._opened_the_app = False
 
-    async def open(self) -> None:
-        self._committer.start()
-        self._starter.open()
-        self._hints.on_ended = self._results.look_now
-        self._hints.on_ready = self._work_is_ready
-        await self._hints.open()
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def worker_id(self) -> str:
+        """Its id, once it has been started; empty before."""
+        return "" if self._worker is None else self._worker.worker_id
+
+    @property
+    def grace_ms(self) -> int:
+        """How long steps under way may take to finish when it stops."""
+        return self._settings.grace_ms
+
+    @property
+    def drained(self) -> asyncio.Event:
+        """Set while nothing is held and the last claim found nothing."""
+        return self._started().drained
+
+    @property
+    def spent(self) -> asyncio.Event:
+        """Set when the worker has taken as many runs as it may in its life."""
+        return self._started().spent
+
+    async def start(self) -> None:
+        """Announce the worker and begin to claim."""
         if self._worker is not None:
-            await self._worker.start()
+            raise StepfastError("This worker was started before. Make another one with `app.worker(...)`.")
+        app = self._app
+        self._opened_the_app = app._parts is None
+        parts = app._parts or await app._open_store()
+        try:
+            self._worker = await parts.add_worker(self._settings)
+        except BaseException:
+            if self._opened_the_app:
+                await app.close()
+            raise
+        served = self._worker.settings
+        log.info(
+            "worker_started",
+            worker_id=self._worker.worker_id,
+            database=without_password(app.database),
+            queues=served.queues,
+            codes=app.codes(),
+            concurrency=served.slots,
+        )
 
-    async def close(self) -> None:
-        await self._starter.close()
-        if self._worker is not None:
-            await self._worker.stop()
-        await self._committer.close()
-        await self._results.close()
-        await self._hints.close()
-        await self.store.close()
+    async def stop(self, grace: Duration | None = None) -> None:
+        """Claim no more, let steps under way finish within the grace time, hand back the rest, and leave."""
+        worker, parts = self._started(), self._app._parts
+        if parts is None:
+            return
+        log.info("worker_stopping", worker_id=worker.worker_id, running=worker.stats().running)
+        await parts.remove_worker(worker, None if grace is None else span_ms(grace, "grace"))
+        if self._opened_the_app:
+            await self._app.close()
+        log.info("worker_stopped", worker_id=worker.worker_id, runs_processed=worker.stats().runs_processed)
 
-    async def start(self, run: NewRun, definition: Workflow) -> Run[Any]:
-        handle = self.handle(run.run_id, known_here=True)
-        started = await self._starter.start(run)
-        if not started.fresh:
-            return self.handle(started.run_id, known_here=False)
-        handle._code = definition.code
-        if started.token is None:
-            self._work_is_ready(run.queue)
-            self._hints.send(ready(run.queue))
-        elif self._worker is not None:
-            self._worker.adopt(_held_from_birth(run, started, self._worker.worker_id))
-        return handle
+    def stats(self) -> WorkerStats:
+        """What the worker has done so far."""
+        return self._started().stats()
 
-    def handle(self, run_id: RunId, known_here: bool) -> Run[Any]:
-        return Run(run_id, self.store, self._results, self._registry, known_here)
-
-    def _holder_for(self, queue: str, number: int) -> WorkerId | None:
-        worker = self._worker
-        return worker.worker_id if worker is not None and worker.has_room_for(queue, number) else None
-
-    def _work_is_ready(self, queue: str) -> None:
-        if self._worker is not None and self._worker.serves(queue):
-            self._worker.wake()
-
-    def _ended(self, outcome: OutcomeView) -> None:
-        self._results.note(outcome)
-        self._hints.send(ENDED)
+    def _started(self) -> Worker:
+        if self._worker is None:
+            raise StepfastError("This worker has not been started. Call its `start()` first.")
+        return self._worker
 
 
-def _held_from_birth(run: NewRun, started: Started, worker_id: WorkerId) -> HeldRun:
-    """A run born leased, as a claim would have handed it out."""
-    return HeldRun(
-        run_id=run.run_id,
-        tenant=run.tenant,
-        workflow=run.workflow,
-        version=run.version,
-        kind=run.kind,
-        queue=run.queue,
-        generation=1,
-        token=started.token or FIRST_TOKEN,
-        worker_id=worker_id,
-        input=run.input,
-        wakes=0,
-        hold=False,
-        claims=1,
-        crashes=0,
-        last_seq=0,
-        last_event=EVENTS_AT_BIRTH,
-        queued_at=started.queued_at,
-        actor=run.actor,
-        correlation_id=run.correlation_id,
-        causation_id=run.causation_id,
-        thread_id=run.thread_id,
-        subject=run.subject,
-        metadata=run.metadata,
-    )
+class Workers:
+    """The workers on an app's store, in every process."""
+
+    def __init__(self, app: Stepfast) -> None:
+        self._app = app
+
+    async def list(self) -> list[WorkerView]:
+        """Those that are alive, and those that died lately."""
+        return await self._app._open_parts().store.workers()
 
 
 def run_on_default_app(workflow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -308,21 +372,3 @@ def _state(text: str) -> RunState:
         return RunState(text)
     except ValueError:
         raise Invalid(f"state is {text!r}; allowed are {', '.join(RunState)}.") from None
-
-
-MAX_PRIORITY = 1_000_000
-
-
-def _check_priority(priority: object) -> int:
-    if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) > MAX_PRIORITY:
-        raise Invalid(f"priority is {priority!r}; use a whole number between -{MAX_PRIORITY:,} and {MAX_PRIORITY:,}.")
-    return priority
-
-
-def _metadata_text(metadata: Mapping[str, Any] | None) -> str | None:
-    if metadata is None:
-        return None
-    try:
-        return json.dumps(dict(metadata), allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise Invalid(f"metadata cannot be stored as JSON: {error}. Give plain values only.") from None

@@ -24,14 +24,20 @@ class LogEvent(NamedTuple):
 
 EVENTS = {
     "claim_failed": LogEvent("warning", "The store did not hand out runs; the worker asks again at the next poll."),
-    "commit_failed": LogEvent("error", "A commit failed for a reason the store should have named; its runs are let go."),
+    "commit_failed": LogEvent(
+        "error", "A commit failed for a reason the store should have named; its runs are let go."
+    ),
     "deadline_missed": LogEvent("error", "The worker did not come to its end in time after a signal and was ended."),
     "heartbeat_failed": LogEvent("warning", "The store did not answer a heartbeat; the next one follows soon."),
-    "outcome_not_saved": LogEvent("warning", "A run's end, or its hand-back, could not be saved; upkeep looks after it."),
+    "outcome_not_saved": LogEvent(
+        "warning", "A run's end, or its hand-back, could not be saved; upkeep looks after it."
+    ),
     "process_ended": LogEvent("warning", "A worker process died; another takes its place after a pause."),
     "process_replaced": LogEvent("info", "A worker process reached its number of runs or memory and is replaced."),
     "process_started": LogEvent("info", "The supervisor started a worker process."),
-    "results_failed": LogEvent("warning", "The store did not tell the results somebody waits for; they are asked again."),
+    "results_failed": LogEvent(
+        "warning", "The store did not tell the results somebody waits for; they are asked again."
+    ),
     "run_handed_back": LogEvent("error", "A run met trouble that is not its own and goes back to the line."),
     "run_let_go": LogEvent("warning", "The worker holds the run no longer: another one or a command has it."),
     "run_not_executed": LogEvent("error", "A run could not be executed; it is taken back after the worker's lease."),
@@ -39,7 +45,9 @@ EVENTS = {
     "runs_recovered": LogEvent("warning", "Runs of dead workers went back to the line, or failed for good."),
     "setting_unknown": LogEvent("warning", "A setting has a name that nothing reads; the nearest known name is given."),
     "store_away": LogEvent("warning", "The store cannot be reached; decisions wait for it."),
-    "errand_failed": LogEvent("warning", "Something a worker did on the side failed; it is done again with the next beat."),
+    "errand_failed": LogEvent(
+        "warning", "Something a worker did on the side failed; it is done again with the next beat."
+    ),
     "unknown_runs_given_back": LogEvent("warning", "The store listed runs as held here that are not; they went back."),
     "worker_not_retired": LogEvent("warning", "A worker could not say that it left; its lease will tell."),
     "upkeep_failed": LogEvent("warning", "An upkeep pass failed; the next one follows."),

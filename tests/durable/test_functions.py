@@ -386,7 +386,7 @@ async def test_a_step_that_raises_an_exit_fails_and_the_worker_lives(database, l
         async def leaves_async() -> None:
             raise leave
 
-        @workflow  # type: ignore[no-redef]
+        @workflow
         async def flow() -> None:
             await leaves_async()
 

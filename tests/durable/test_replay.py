@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from stepfast import RunState, step, workflow
+from stepfast import RunState, Stepfast, step, workflow
 from tests.support.apps import Bodies, app_on
 
 
@@ -54,7 +54,7 @@ async def open_run(database: str, names: list[str], state: Open) -> str:
     return run.id
 
 
-async def state_of(app, run_id: str) -> RunState:
+async def state_of(app: Stepfast, run_id: str) -> RunState:
     return (await app.get(run_id).info()).state
 
 

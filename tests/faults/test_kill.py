@@ -2,42 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import subprocess
-import sys
 from collections import Counter
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
-from stepfast import Stepfast
-from tests.faults.victim import STEPS, chain, trace_of
-
-RESULT = sum(range(STEPS))
-
-
-@contextmanager
-def victim(**options):
-    """A worker process; ended by its own pid when the test is done with it."""
-    process = subprocess.Popen([sys.executable, "-m", "tests.faults.victim", json.dumps(options)])
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-async def died(process: subprocess.Popen[bytes]) -> None:
-    await asyncio.to_thread(process.wait)
-
-
-async def results(database: str, runs: int) -> list[int]:
-    """What the runs of a client that knows their keys come to."""
-    async with Stepfast(database, workflows=[chain], worker=False) as client:
-        started = await asyncio.gather(*(client.start(chain, number, key=str(number)) for number in range(runs)))
-        return list(await asyncio.gather(*started))
+from tests.faults.processes import RESULT, died, results, victim
+from tests.faults.victim import STEPS, trace_of
 
 
 def bodies_run_after_their_result_was_seen(trace: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -74,7 +44,7 @@ async def test_many_runs_survive_several_kills_and_repeat_only_what_was_under_wa
 
 
 async def test_the_broken_twin_without_saved_before_seen_is_found_out(database, tmp_path):
-    trace = Path(tmp_path / "trace")
+    trace = tmp_path / "trace"
     with victim(database=database, trace=str(trace), start=1, die_at=[0, 3], broken="saved-before-seen") as process:
         await died(process)
     with victim(database=database, trace=str(trace)):

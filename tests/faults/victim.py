@@ -1,7 +1,7 @@
 """A worker process to be killed: it leaves a trace of every body that really ran, and dies where it is told to.
 
 Called as `python -m tests.faults.victim OPTIONS` with a JSON object: database, trace, die_at (run number and step number),
-broken (a guard to take out), start (how many runs to start here).
+wait_at (the same: the body waits there for the file `gate`), broken (a guard to take out), start (how many runs to start).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,15 @@ async def work(number: int, index: int) -> int:
     leave_trace(number, index)
     if OPTIONS.get("die_at") == [number, index]:
         os.kill(os.getpid(), signal.SIGKILL)
+    if OPTIONS.get("wait_at") == [number, index]:
+        await asyncio.to_thread(wait_for_file, Path(OPTIONS["gate"]))
     return index
+
+
+def wait_for_file(path: Path) -> None:
+    never = threading.Event()
+    while not path.exists():
+        never.wait(0.01)
 
 
 @workflow

@@ -28,7 +28,7 @@ CALLS = st.lists(
 
 @given(calls=CALLS, order=st.randoms())
 def test_each_call_gets_its_own_record_in_whatever_order_it_asks(calls, order):
-    records = [record(*call, seq=seq) for seq, call in enumerate(calls)]
+    records = [record(path, name, nth, seq=seq) for seq, (path, name, nth) in enumerate(calls)]
     replay = Replay(records)
     asked = list(records)
     order.shuffle(asked)
@@ -41,7 +41,7 @@ def test_each_call_gets_its_own_record_in_whatever_order_it_asks(calls, order):
 
 @given(calls=CALLS)
 def test_no_record_is_handed_out_twice(calls):
-    replay = Replay([record(*call, seq=seq) for seq, call in enumerate(calls)])
+    replay = Replay([record(path, name, nth, seq=seq) for seq, (path, name, nth) in enumerate(calls)])
     handed = []
     for path, name, nth in [*calls, *calls]:
         try:

@@ -71,6 +71,15 @@ async def harness_on(url: str) -> AsyncIterator[Harness]:
         yield Harness(cast(Store, NamedWorkers(store, names)), set_clock, query)
 
 
+def bare(store: PostgresStore) -> Harness:
+    """A harness without a clock of its own or a way to ask by SQL, for tests whose workers have ids."""
+
+    async def refuse(*_: Any) -> Any:
+        raise AssertionError("this harness has nothing but its store")
+
+    return Harness(store, refuse, refuse)
+
+
 class Names:
     """Worker names of the suite and the ids that stand for them."""
 
@@ -130,7 +139,7 @@ class NamedWorkers:
         self._names = names
 
     async def start(self, runs: Sequence[NewRun], holder: str | None) -> list[Started]:
-        return await self._store.start(runs, holder and WorkerId(self._names.id_for(holder)))
+        return await self._store.start(runs, None if holder is None else WorkerId(self._names.id_for(holder)))
 
     async def beat(self, worker_id: str) -> Any:
         return self._names.back(await self._store.beat(WorkerId(self._names.id_for(worker_id))))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from stepfast.kernel.decisions import DeadLetter, Decision, Fence, Outcome
+from stepfast.kernel.decisions import DeadLetter, Decision, Fence, History, Outcome
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import RowsRefused
 from stepfast.kernel.events import Event, EventType
@@ -25,7 +25,7 @@ async def contents(harness) -> dict[str, list[str]]:
 async def test_a_saved_record_is_read_back(harness, store):
     run = await harness.held()
     assert await harness.save(step(run, value='{"ok":true}')) == [Saving.SAVED]
-    (saved,) = (await store.records([run.run_id]))[run.run_id]
+    (saved,) = (await store.histories([run.run_id]))[run.run_id].records
     assert (saved.call.name, saved.value, saved.seq) == ("charge", '{"ok":true}', 1)
 
 
@@ -33,12 +33,12 @@ async def test_a_record_comes_back_as_it_was_given(harness, store):
     run = await harness.held()
     given = record()._replace(value=None, error="boom", due_at=Instant(NOON + 5), attempt=3)
     await harness.save(decide(run, records=(given,)))
-    assert (await store.records([run.run_id]))[run.run_id] == [given._replace(seq=1)]
+    assert (await store.histories([run.run_id]))[run.run_id].records == [given._replace(seq=1)]
 
 
 async def test_a_run_without_records_has_an_empty_list(harness, store):
     run = await harness.held()
-    assert await store.records([run.run_id]) == {run.run_id: []}
+    assert await store.histories([run.run_id]) == {run.run_id: History([], [], [])}
 
 
 async def test_records_of_several_runs_are_kept_apart(harness, store):
@@ -46,7 +46,8 @@ async def test_records_of_several_runs_are_kept_apart(harness, store):
     await harness.start_many(2)
     one, two = await harness.claim()
     await harness.save(step(one, "a"), step(two, "b"), step(one, "c"))
-    found = await store.records([one.run_id, two.run_id])
+    histories = await store.histories([one.run_id, two.run_id])
+    found = {run_id: history.records for run_id, history in histories.items()}
     assert {key: [saved.call.name for saved in records] for key, records in found.items()} == {
         one.run_id: ["a", "c"],
         two.run_id: ["b"],
@@ -57,7 +58,7 @@ async def test_a_superseded_record_is_not_replayed(harness, store):
     run = await harness.held()
     await harness.save(step(run, "a"), step(run, "b"))
     await harness.sql("update stepfast.step set superseded_by = 2 where seq = :seq", seq=1)
-    assert [saved.call.name for saved in (await store.records([run.run_id]))[run.run_id]] == ["b"]
+    assert [saved.call.name for saved in (await store.histories([run.run_id]))[run.run_id].records] == ["b"]
 
 
 async def test_a_superseded_record_is_still_shown(harness, store):

@@ -20,7 +20,13 @@ from tests.stores.harness import Harness
 HOT = [(file, name) for file in ("starting", "events", "claiming", "saving", "workers") for name in statements(file)]
 # There are as many rows of `worker` as there are processes; `holder` has one row for each that holds a run.
 # json_each goes through a list that the caller brings; few runs ever wait for other code.
-SMALL = ("SCAN worker", "SCAN holder", "SCAN CONSTANT ROW", "SCAN json_each", "SCAN w USING COVERING INDEX wait_for_code")
+SMALL = (
+    "SCAN worker",
+    "SCAN holder",
+    "SCAN CONSTANT ROW",
+    "SCAN json_each",
+    "SCAN w USING COVERING INDEX wait_for_code",
+)
 
 
 @pytest.fixture

@@ -106,7 +106,7 @@ def recorded(error: BaseException) -> BaseException:
         Invalid("not so"),
         IllegalMove("Run 7", object()),
     ],
-    ids=repr,
+    ids=lambda error: type(error).__name__,
 )
 def test_an_error_that_can_be_made_again_keeps_its_class_and_message(error):
     revived = recorded(raised(error))

@@ -1,46 +1,20 @@
-"""The `stepfast` command: its groups and options; what a command does is imported when it is called."""
+"""Entry point of the `stepfast` command: signals first, everything else after."""
 
 from __future__ import annotations
 
-import importlib
 import sys
-from typing import Any
 
-import click
-
-COMMANDS = {"demo": "stepfast.cli.demo:demo"}
+from stepfast.cli.signals import SIGNALS
 
 
-class LazyGroup(click.Group):
-    """Imports a command only when it is asked for, so that `--help` answers at once."""
+def main() -> int:
+    """Run the command line; what it returns is the exit code."""
+    # A worker may be told to leave while it is still importing, and that takes the longest.
+    if sys.argv[1:2] == ["worker"]:
+        SIGNALS.install()
+    from stepfast.cli.commands import run
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        module, name = COMMANDS[cmd_name].split(":")
-        command: click.Command = getattr(importlib.import_module(module), name)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(SUMMARIES.items()))
-
-
-SUMMARIES = {"demo": "Watch a workflow survive the kill -9 of its worker."}
-
-
-@click.group(cls=LazyGroup)
-@click.version_option(package_name="stepfast", message="stepfast %(version)s")
-def cli() -> None:
-    """Stepfast: durable workflows in plain Python."""
-
-
-def main() -> Any:
-    """Entry point of the `stepfast` command."""
-    return cli(prog_name="stepfast")
+    return run()
 
 
 if __name__ == "__main__":

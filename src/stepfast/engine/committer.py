@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from stepfast.engine.grouping import Grouper
 from stepfast.kernel import rules
-from stepfast.kernel.decisions import Decision, HeldRun
+from stepfast.kernel.decisions import Decision, HeldRun, Joins
 from stepfast.kernel.errors import LeaseLost, RowsRefused, StepfastError, StoreUnavailable
 from stepfast.kernel.events import Event
-from stepfast.kernel.ports import Saving, Store
+from stepfast.kernel.ports import Saving, Store, Woken
 from stepfast.log import Log
 
 log = Log("committer")
@@ -21,10 +21,6 @@ Answered = Callable[[BaseException | None], None]
 RIDER_DELAY_S = 0.05
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
-
-
-class Woken(StepfastError):
-    """The run did not park: something has come for it since its holder last looked."""
 
 
 @dataclass(slots=True)
@@ -149,10 +145,26 @@ def _unboard_riders(item: Item) -> None:
 
 def _number(item: Item) -> None:
     run, decision = item.run, item.decision
+    if decision.opened:
+        _move_waits(decision, run.last_seq + 1 - decision.first_seq)
     decision.first_seq = run.last_seq + 1
     decision.first_event = run.last_event + 1
     run.last_seq += len(decision.records)
     run.last_event += len(decision.events)
+
+
+def _move_waits(decision: Decision, by: int) -> None:
+    """A wait bears the number of the record that opens it, and the children that it joins name it by that."""
+    decision.opened = [wait._replace(wait_id=_moved(wait.wait_id, by)) for wait in decision.opened]
+    decision.children = [child._replace(joins=_moved_joins(child.joins, by)) for child in decision.children]
+
+
+def _moved(wait_id: int, by: int) -> int:
+    return wait_id if wait_id < 0 else wait_id + by
+
+
+def _moved_joins(joins: Joins | None, by: int) -> Joins | None:
+    return None if joins is None else Joins(joins.parent_id, _moved(joins.wait_id, by))
 
 
 def _take_numbers_back(item: Item) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from stepfast.engine.grouping import Grouper
 from stepfast.kernel.decisions import NewRun, Started
-from stepfast.kernel.errors import KeyReused, RowsRefused, StoreUnavailable
+from stepfast.kernel.errors import KeyReused, RowsRefused, StepfastError, StoreUnavailable
 from stepfast.kernel.ids import WorkerId
 from stepfast.kernel.ports import Store
 
@@ -22,11 +23,18 @@ class Order:
     """A caller's new run, and where its answer goes."""
 
     run: NewRun
-    answer: asyncio.Future[Started]
+    answer: asyncio.Future[Birth]
+
+
+class Birth(NamedTuple):
+    """The answer to a start, and who holds the run if it was born leased."""
+
+    started: Started
+    holder: WorkerId | None
 
 
 class Starter:
-    """Stores new runs in grouped commits; `holder_for` names the worker here that may take so many of a queue at birth."""
+    """Stores new runs in grouped commits; `holder_for` names the worker that may take so many of a queue at birth."""
 
     def __init__(self, store: Store, holder_for: Callable[[str, int], WorkerId | None]) -> None:
         self._store = store
@@ -39,11 +47,25 @@ class Starter:
     async def close(self) -> None:
         await self._group.close()
 
-    async def start(self, run: NewRun) -> Started:
+    async def start_page(self, runs: Sequence[NewRun]) -> list[Started | StepfastError]:
+        """Store a page of runs in one commit; where some are refused for their data, the others are stored without."""
+        if not runs:
+            return []
+        try:
+            return list(await self._store.start(runs, None))
+        except (KeyReused, RowsRefused) as refused:
+            if len(runs) == 1:
+                return [refused]
+            middle = len(runs) // 2
+            return [*await self.start_page(runs[:middle]), *await self.start_page(runs[middle:])]
+        except StepfastError as error:
+            return [error for _ in runs]
+
+    async def start(self, run: NewRun) -> Birth:
         """Store one run; refused with E-STORE-001 when too many wait or the store does not answer in time."""
         if len(self._group) >= MAX_WAITING:
             raise StoreUnavailable(f"{MAX_WAITING:,} starts already wait for the store. Try again later.")
-        answer: asyncio.Future[Started] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Birth] = asyncio.get_running_loop().create_future()
         self._group.add(Order(run, answer))
         try:
             return await asyncio.wait_for(answer, DEADLINE_S)
@@ -65,7 +87,7 @@ class Starter:
         else:
             for order, started in zip(wanted, answers, strict=True):
                 if not order.answer.done():
-                    order.answer.set_result(started)
+                    order.answer.set_result(Birth(started, holder))
 
     def _common_holder(self, batch: list[Order]) -> WorkerId | None:
         """The worker that may take every run of the batch at its birth, if there is one."""

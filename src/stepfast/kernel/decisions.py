@@ -51,7 +51,11 @@ class Record(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """One thing an unended run waits for; `need` and `spare` decide a join of children in the store."""
+    """One thing an unended run begins to wait for; `need` and `spare` decide a join of children in the store.
+
+    `wait_id` is the number of the record that opened it. While the decision has no numbers yet it counts from the
+    decision's first record; the committer moves it with the numbers. Negative ids are not moved.
+    """
 
     wait_id: int
     kind: WaitKind
@@ -60,6 +64,44 @@ class Wait(NamedTuple):
     due_in_ms: int | None = None
     need: int = 1
     spare: int = 0
+
+
+class OpenWait(NamedTuple):
+    """One thing that an unended run waits for, as the store has it."""
+
+    wait_id: int
+    kind: WaitKind
+    name: str
+    due_at: Instant | None
+    need: int
+    spare: int
+    got: int
+    failed: int
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether a join is decided: enough children came to a good end, or no longer can."""
+        return self.got >= self.need or self.failed > self.spare
+
+
+class Message(NamedTuple):
+    """Something that was delivered to a run and not yet taken; `told` says that its event is written."""
+
+    n: int
+    kind: str
+    name: str
+    value: str | None
+    actor: str | None
+    at: Instant
+    told: bool
+
+
+class History(NamedTuple):
+    """All that a run's code goes on from: its records, what it waits for, and what has come for it."""
+
+    records: list[Record]
+    waits: list[OpenWait]
+    inbox: list[Message]
 
 
 class Joins(NamedTuple):

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from stepfast.kernel.decisions import Decision, HeldRun, NewRun, Record, Started
+from stepfast.kernel.decisions import Decision, HeldRun, History, Message, NewRun, OpenWait, Started
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.events import Event
 from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.states import RunState
 from stepfast.kernel.views import EventView, OutcomeView, RunFilter, RunView, StepView, WorkerView
 
 
@@ -118,6 +119,36 @@ class UpkeepReport(NamedTuple):
     failed: list[RunId]
 
 
+class Delivery(NamedTuple):
+    """Something brought to a run from outside; `tenant` None may reach every tenant's runs."""
+
+    run_id: RunId
+    tenant: str | None
+    kind: str
+    name: str
+    value: str | None
+    actor: str | None = None
+    key: str | None = None
+    digest: str = ""
+
+
+class Delivered(NamedTuple):
+    """What became of a delivery: the run's state before it (None: no such run), its queue, and its holder if any."""
+
+    state: RunState | None
+    queue: str = ""
+    worker_id: WorkerId | None = None
+
+
+class Look(NamedTuple):
+    """What has come for a run since it was claimed."""
+
+    wakes: int
+    hold: bool
+    waits: list[OpenWait]
+    inbox: list[Message]
+
+
 class Saving(Enum):
     """What became of a decision."""
 
@@ -126,6 +157,10 @@ class Saving(Enum):
     """The fence does not hold: somebody else owns the run now."""
     WOKEN = "woken"
     """It wanted to park, but something has come since its holder last looked."""
+
+
+class Woken(Exception):
+    """The answer to a run that wanted to park: something has come for it since its holder last looked."""
 
 
 class Store(Protocol):
@@ -159,8 +194,21 @@ class Store(Protocol):
         """Lease ready runs to a worker, in turn over tenants, by place within a tenant."""
         ...
 
-    async def records(self, run_ids: Sequence[RunId]) -> dict[RunId, list[Record]]:
-        """All records of these runs that are not superseded, in order of `seq`."""
+    async def histories(self, run_ids: Sequence[RunId]) -> dict[RunId, History]:
+        """For each of these runs its records that are not superseded in order of `seq`, its waits and its inbox."""
+        ...
+
+    async def look(self, run_id: RunId) -> Look | None:
+        """What has come for a run: read again by its holder when `wakes` has risen. None: the run has ended."""
+        ...
+
+    async def deliver(self, delivery: Delivery) -> Delivered:
+        """Store something for a run, raise its `wakes`, and make it ready when it waits for just that and is not held.
+
+        The event `signalled` is written here unless the run is leased: then its holder writes it when it takes the
+        message. A run that has ended gets nothing; the answer says so. A key that its tenant has used before for the
+        same delivery answers as the first time, for another raises KeyReused.
+        """
         ...
 
     async def save(self, decisions: Sequence[Decision], again: bool = False) -> list[Saving]:

@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
-from stepfast.kernel.decisions import CallId, DeadLetter, Decision, HandBack, HeldRun, Outcome, Park, Record, Wait
+from stepfast.kernel.decisions import (
+    CallId,
+    DeadLetter,
+    Decision,
+    HandBack,
+    HeldRun,
+    Message,
+    NewRun,
+    Outcome,
+    Park,
+    Record,
+    Wait,
+)
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.states import RunState, StepState, WaitKind, check_move
@@ -61,6 +74,45 @@ def fail(run: HeldRun, error: str, error_type: str, message: str, now: Instant) 
     decision.events = (Event(EventType.DLQ_PENDING, now), Event(EventType.DLQ_RECORDED, now), failed)
     decision.dead_letter = DeadLetter(run.workflow, run.version, error_type, message[:SHORT_MESSAGE], None)
     return decision
+
+
+def open_wait(run: HeldRun, record: Record, wait: Wait, children: Sequence[NewRun] = ()) -> Decision:
+    """The code begins to wait for something; the children that it waits for are started in the same commit."""
+    data = json.dumps({"kind": wait.kind, "name": wait.name})
+    event = Event(EventType.STEP_WAITING, record.started_at, record.call.address, data=data)
+    return Decision(
+        run.fence, run.tenant, run.generation, records=(record,), events=(event,), opened=(wait,), children=children
+    )
+
+
+def end_wait(run: HeldRun, record: Record, closed: Sequence[int], taken: Message | None = None) -> Decision:
+    """What the code waited for has come, or its time is over."""
+    decision = record_step(run, record)
+    decision.closed = closed
+    if taken is not None:
+        decision.taken = (taken.n,)
+        if not taken.told:
+            decision.events = (signalled(taken), *decision.events)
+    return decision
+
+
+def signalled(message: Message) -> Event:
+    """A message that came while the run was held, told by its holder."""
+    data = json.dumps({"name": message.name, "n": message.n})
+    return Event(EventType.SIGNALLED, message.at, actor=message.actor, data=data)
+
+
+def call_off_wait(run: HeldRun, record: Record, wait_id: int) -> Decision:
+    """The code no longer wants what it waited for: the run must not be woken for it."""
+    event = Event(EventType.STEP_CANCELLED, record.ended_at, record.call.address)
+    return Decision(run.fence, run.tenant, run.generation, records=(record,), events=(event,), closed=(wait_id,))
+
+
+def park(run: HeldRun, now: Instant) -> Decision:
+    """Every branch of the run waits: it holds nothing more, unless something has come meanwhile."""
+    check_move(run.run_id, RunState.RUNNING, "wait")
+    event = Event(EventType.WAITING, now)
+    return Decision(run.fence, run.tenant, run.generation, events=(event,), release=Park(run.wakes))
 
 
 def flush_riders(run: HeldRun) -> Decision:

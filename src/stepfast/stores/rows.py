@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from stepfast.kernel.decisions import CallId, Record
+from stepfast.kernel.decisions import CallId, Message, OpenWait, Record
 from stepfast.kernel.ids import RunId, WorkerId
-from stepfast.kernel.states import RunState, StepState
+from stepfast.kernel.states import RunState, StepState, WaitKind
 from stepfast.kernel.views import EventView, OutcomeView, RunFilter, RunView, StepView, WorkerView
 
 Row = Sequence[Any]
@@ -39,6 +39,18 @@ def record(row: Row) -> Record:
     """A row of `list_records`."""
     path, name, nth, kind, state, *rest = row
     return Record(CallId(path, name, nth), kind, StepState(state), *rest)
+
+
+def open_wait(row: Row) -> OpenWait:
+    """A row of `list_waits`."""
+    wait_id, kind, *rest = row
+    return OpenWait(wait_id, WaitKind(kind), *rest)
+
+
+def message(row: Row) -> Message:
+    """A row of `list_inbox`."""
+    n, kind, name, value, actor, at, told = row
+    return Message(n, kind, name, value, actor, at, bool(told))
 
 
 def event_view(row: Row) -> EventView:

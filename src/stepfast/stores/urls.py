@@ -10,6 +10,7 @@ from stepfast.kernel.errors import Invalid
 from stepfast.kernel.ports import Clock, Store
 
 FORMS = "sqlite:///file.db (relative), sqlite:////folder/file.db (absolute) or postgresql://user@host/database"
+POSTGRES = ("postgresql", "postgres")
 
 
 def store_for(url: str, clock: Clock) -> Store:
@@ -17,9 +18,9 @@ def store_for(url: str, clock: Clock) -> Store:
     scheme = urlsplit(url).scheme
     if scheme == "sqlite":
         return _sqlite(url, clock)
-    if scheme in ("postgresql", "postgres"):
+    if scheme in POSTGRES:
         return _postgres(url)
-    raise Invalid(f"The database URL {_without_password(url)!r} is not understood; write {FORMS}.")
+    raise _not_understood(url)
 
 
 def _sqlite(url: str, clock: Clock) -> Store:
@@ -39,8 +40,26 @@ def _postgres(url: str) -> Store:
     return PostgresStore(url)
 
 
-def _without_password(url: str) -> str:
+def without_password(url: str) -> str:
+    """A database URL that may be shown."""
     parts = urlsplit(url)
     if parts.password is None:
         return url
     return parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":***@")).geturl()
+
+
+def migration_sql(url: str) -> str:
+    """Every migration of the store that a URL names, as one script."""
+    if urlsplit(url).scheme == "sqlite":
+        from stepfast.stores.sqlite import migrate
+
+        return migrate.migration_sql()
+    if urlsplit(url).scheme in POSTGRES:
+        from stepfast.stores.postgres import schema
+
+        return schema.migration_sql()
+    raise _not_understood(url)
+
+
+def _not_understood(url: str) -> Invalid:
+    return Invalid(f"The database URL {without_password(url)!r} is not understood; write {FORMS}.")

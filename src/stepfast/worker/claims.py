@@ -67,12 +67,15 @@ class ClaimLoop:
 
     async def _rest(self, pause_ms: int) -> None:
         """Wait for a wake-up, at most as long as told."""
-        sleeper = asyncio.ensure_future(self._clock.sleep(pause_ms))
-        sleeper.add_done_callback(lambda _: self._wake.set())
+        sleeper = asyncio.ensure_future(self._sleep_and_wake(pause_ms))
         try:
             await self._wake.wait()
         finally:
             sleeper.cancel()
+
+    async def _sleep_and_wake(self, pause_ms: int) -> None:
+        await self._clock.sleep(pause_ms)
+        self._wake.set()
 
     async def _look(self) -> int:
         """Fill the free slots; how long to rest before looking again (0: not at all)."""

@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from stepfast.engine.committer import Committer, Woken
+from stepfast.engine.committer import Committer
 from stepfast.kernel import rules
-from stepfast.kernel.decisions import Decision, HeldRun, Record
+from stepfast.kernel.decisions import Decision, HeldRun, History
 from stepfast.kernel.errors import LeaseLost, NonDeterminism, RowsRefused, Unstorable
 from stepfast.kernel.events import Event, EventType
-from stepfast.kernel.ports import Clock
+from stepfast.kernel.ports import Clock, Woken
 from stepfast.kernel.views import OutcomeView
 from stepfast.log import Log, about
 from stepfast.workflows import failures
-from stepfast.workflows.context import Host
+from stepfast.workflows.context import Host, Parked
 from stepfast.workflows.functions import Workflow
 from stepfast.workflows.perform import Performance, Raised, Returned, Stopped
 
@@ -50,17 +50,23 @@ class Executor:
         if performance is not None:
             performance.stop(reason)
 
+    def look(self, run: HeldRun) -> None:
+        """Something may have come for a run that is being executed."""
+        performance = self._performances.get(run)
+        if performance is not None:
+            performance.look()
+
     def wind_down(self, run: HeldRun, reason: BaseException) -> None:
         """Let go of a run once its steps under way are recorded."""
         performance = self._performances.get(run)
         if performance is not None:
             performance.wind_down(reason)
 
-    async def execute(self, run: HeldRun, workflow: Workflow, records: list[Record]) -> None:
+    async def execute(self, run: HeldRun, workflow: Workflow, history: History) -> None:
         """Run the code and save its end; a run that somebody else owns by now is left to them."""
         if run.claims == 1:
             self._committer.ride(run, Event(EventType.STARTED, self._clock.now()))
-        performance = Performance(run, workflow, records, self._host, self._threads)
+        performance = Performance(run, workflow, history, self._host, self._threads)
         self._performances[run] = performance
         try:
             ending = await performance.perform()
@@ -80,6 +86,8 @@ class Executor:
             case Stopped(LeaseLost() as error):
                 log.warning("run_let_go", **about(run), reason=error)
                 return None
+            case Stopped(Parked()):
+                return None
             case Stopped(WorkerStops()):
                 return rules.hand_back(run, "the worker stops", now)
             case Stopped(NonDeterminism() as error):
@@ -92,7 +100,8 @@ class Executor:
     async def _save(self, run: HeldRun, decision: Decision) -> None:
         error = await self._saved(run, decision)
         if isinstance(error, Woken):
-            error = await self._saved(run, rules.hand_back(run, "woken while parking", self._clock.now()))
+            decision = rules.hand_back(run, "woken while parking", self._clock.now())
+            error = await self._saved(run, decision)
         elif isinstance(error, RowsRefused):
             refused = Unstorable(f"The store refused the outcome: {error}")
             decision = _fail(run, refused, self._clock)

@@ -31,7 +31,7 @@ _AT_LEAST_ONE = (
 class WorkerSettings:
     """How much a worker takes, how long its lease is and how often it looks.
 
-    Without `queues` a worker serves `default` and the queues of its workflows; `heartbeat_ms` 0 is a third of the lease.
+    Without `queues` a worker serves `default` and those of its workflows; `heartbeat_ms` 0 is a third of the lease.
     `retry` is for steps that name no policy of their own; `max_runs` is how many runs it claims in its life.
     """
 
@@ -60,6 +60,11 @@ class WorkerSettings:
     def room_of(self, queue: str) -> int:
         """How many runs of a queue this worker executes at once."""
         return self.queue_concurrency.get(queue, self.concurrency)
+
+    def with_lease(self, lease_ms: int) -> WorkerSettings:
+        """The same with another lease; a heartbeat that was a third of it stays a third."""
+        is_a_third = self.heartbeat_ms == self.lease_ms // HEARTBEATS_PER_LEASE
+        return replace(self, lease_ms=lease_ms, heartbeat_ms=0 if is_a_third else self.heartbeat_ms)
 
     @property
     def slots(self) -> int:

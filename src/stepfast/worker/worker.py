@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from stepfast.engine.committer import Committer
-from stepfast.kernel.decisions import HeldRun, Record
+from stepfast.kernel.decisions import HeldRun, History
 from stepfast.kernel.errors import LeaseLost
 from stepfast.kernel.ids import WorkerId
 from stepfast.kernel.ports import Beat, Clock, Store
@@ -25,6 +25,11 @@ from stepfast.workflows.context import Host
 from stepfast.workflows.registry import Registry
 
 log = Log("worker")
+
+NOTHING_YET = History([], [], [])
+
+# How long a stop waits for the store to take runs back, before it leaves them to upkeep.
+HAND_BACK_S = 5.0
 
 
 class WorkerStats(NamedTuple):
@@ -55,7 +60,7 @@ class Worker:
         self._settings = settings = settings.serving(registry.queues())
         self._threads = ThreadPoolExecutor(settings.slots * 2, thread_name_prefix="stepfast-workflow")
         self._step_threads = ThreadPoolExecutor(settings.slots * 2, thread_name_prefix="stepfast-step")
-        host = Host(committer, clock, self._step_threads, settings.retry)
+        host = Host(committer, clock, self._step_threads, settings.retry, store)
         self._executor = Executor(committer, clock, host, self._threads, ended)
         self._held = HeldRuns(settings)
         self._lease = Lease(store, clock, settings, registry.codes)
@@ -112,7 +117,7 @@ class Worker:
         self.wake()
 
     async def stop(self, grace_ms: int | None = None) -> None:
-        """Stop claiming, let running code come to its end until the grace time, hand back the rest, and leave."""
+        """Stop claiming, let running steps come to their end until the grace time, hand back the rest, and leave."""
         self._accepting = False
         for task in self._loops:
             task.cancel()
@@ -123,12 +128,17 @@ class Worker:
         self._step_threads.shutdown(wait=False, cancel_futures=True)
 
     async def _finish(self, grace_ms: int) -> None:
+        for run in self._held:
+            self._executor.wind_down(run, WorkerStops())
         if self._executing:
             await asyncio.wait(self._executing, timeout=grace_ms / 1_000)
         for run in self._held:
             self._executor.stop(run, WorkerStops())
         if self._executing:
-            await asyncio.wait(self._executing)
+            await asyncio.wait(self._executing, timeout=HAND_BACK_S)
+        if self._executing:
+            self._drop_all("the store did not take them back in time")
+            await asyncio.wait(self._executing, timeout=HAND_BACK_S)
 
     def wake(self) -> None:
         """Something may be ready: look now rather than at the next poll."""
@@ -145,30 +155,30 @@ class Worker:
 
     def adopt(self, run: HeldRun) -> None:
         """Execute a run that was born leased by this worker."""
-        self._begin(run, [])
+        self._begin(run, NOTHING_YET)
 
     def stats(self) -> WorkerStats:
         uptime_ms = round((time.monotonic() - self._started_at) * 1_000)
         return WorkerStats(self.worker_id, self._processed, self._upkeep.passes, len(self._held), uptime_ms)
 
     async def _begin_all(self, runs: list[HeldRun]) -> None:
-        begun = [run.run_id for run in runs if run.last_seq]
-        records = await self._store.records(begun) if begun else {}
+        begun = [run.run_id for run in runs if run.last_seq or run.wakes]
+        histories = await self._store.histories(begun) if begun else {}
         for run in runs:
-            self._begin(run, records.get(run.run_id, []))
+            self._begin(run, histories.get(run.run_id, NOTHING_YET))
 
-    def _begin(self, run: HeldRun, records: list[Record]) -> None:
+    def _begin(self, run: HeldRun, history: History) -> None:
         self._held.add(run, self._lease.beats_sent)
-        task = asyncio.get_running_loop().create_task(self._execute(run, records))
+        task = asyncio.get_running_loop().create_task(self._execute(run, history))
         self._executing.add(task)
         task.add_done_callback(self._executing.discard)
 
-    async def _execute(self, run: HeldRun, records: list[Record]) -> None:
+    async def _execute(self, run: HeldRun, history: History) -> None:
         workflow = self._registry.by_code(f"{run.workflow}@{run.version}")
         try:
             if workflow is None:
                 raise LeaseLost(f"This worker has no {run.workflow}@{run.version}.")
-            await self._executor.execute(run, workflow, records)
+            await self._executor.execute(run, workflow, history)
         except Exception:
             log.exception("run_not_executed", **about(run))
         finally:

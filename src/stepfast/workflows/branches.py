@@ -7,20 +7,23 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from stepfast.kernel.decisions import CallId
+from stepfast.kernel.durations import Instant
 
 if TYPE_CHECKING:
+    from stepfast.workflows.calls import Operation
     from stepfast.workflows.context import RunContext
-    from stepfast.workflows.steps import StepBody
 
 
 class Branch:
     """A task or thread of a run's code, numbered by its parent in order of creation."""
 
-    __slots__ = ("_calls", "_children", "context", "path")
+    __slots__ = ("_calls", "_children", "context", "now", "path")
 
-    def __init__(self, context: RunContext, path: str = "") -> None:
+    def __init__(self, context: RunContext, path: str = "", now: Instant | None = None) -> None:
         self.context = context
         self.path = path
+        self.now: Instant = context.run.queued_at if now is None else now
+        """The stored moment of the last result that this branch was given: the same on every replay."""
         self._children = 0
         self._calls: dict[str, int] = {}
 
@@ -28,7 +31,7 @@ class Branch:
         """A new branch below this one."""
         self._children += 1
         number = str(self._children)
-        return Branch(self.context, f"{self.path}.{number}" if self.path else number)
+        return Branch(self.context, f"{self.path}.{number}" if self.path else number, self.now)
 
     def next_call(self, name: str) -> CallId:
         """The place of the next call of that name in this branch."""
@@ -54,14 +57,14 @@ def enter_thread(branch: Branch | None) -> None:
     _thread.branch = branch
 
 
-def ask_blocking(branch: Branch, body: StepBody, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def ask_blocking(branch: Branch, operation: Operation) -> Any:
     """A durable call of a `def` workflow: the event loop answers, the thread waits."""
     answer: Future[Any] = Future()
     context = branch.context
 
     def ask() -> None:
         try:
-            context.ask(branch, body, args, kwargs, answer)
+            context.ask(branch, operation, answer)
         except BaseException as error:  # noqa: BLE001 - it belongs to the thread that asked
             answer.set_exception(error)
         else:

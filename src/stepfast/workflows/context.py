@@ -1,32 +1,27 @@
-"""One run under way: its durable calls, answered from records first, then by running steps and saving what they did."""
+"""One run under way: its durable calls, answered from records first, then by doing them, in an order that replays."""
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Executor
-from concurrent.futures import Future as ThreadFuture
 from functools import partial
 from typing import Any, NamedTuple
 
 from stepfast.kernel import rules
-from stepfast.kernel.decisions import CallId, Decision, HeldRun, Record
+from stepfast.kernel.decisions import CallId, Decision, HeldRun, History, Record
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.errors import NonDeterminism, RowsRefused, StepfastError, Unstorable
-from stepfast.kernel.ports import Clock, Recorder
+from stepfast.kernel.errors import NonDeterminism
+from stepfast.kernel.ports import Clock, Recorder, Store, Woken
 from stepfast.kernel.replay import Replay, check_all_claimed
 from stepfast.kernel.retry import Retry
-from stepfast.kernel.states import StepState
-from stepfast.workflows import failures
+from stepfast.kernel.states import STEP_ENDED
 from stepfast.workflows.branches import Branch
-from stepfast.workflows.codec import digest
+from stepfast.workflows.calls import Answer, Asked, Operation
 from stepfast.workflows.loop import CallAnswer, open_loop
-from stepfast.workflows.steps import StepBody, StepInfo
-
-Answer = asyncio.Future[Any] | ThreadFuture[Any]
+from stepfast.workflows.mailbox import Mailbox
 
 
 class Parked(BaseException):
@@ -43,74 +38,52 @@ class Host(NamedTuple):
     clock: Clock
     threads: Executor
     default_retry: Retry
-
-
-class Asked(NamedTuple):
-    """A durable call that the code waits for."""
-
-    branch: Branch
-    call: CallId
-    body: StepBody
-    arguments: dict[str, Any]
-    input: str
-    digest: str
-    answer: Answer
-    context: contextvars.Context
-    failed_attempts: int = 0
-    due_at: Instant | None = None
+    store: Store
 
 
 class RunContext:
-    """The durable side of one run: everything its code asks for comes through here, in an order that replays."""
+    """The durable side of one run: everything its code asks for comes through here."""
 
-    def __init__(self, run: HeldRun, records: Iterable[Record], host: Host, outer: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, run: HeldRun, history: History, host: Host, outer: asyncio.AbstractEventLoop) -> None:
         self.run = run
         self.host = host
         self.outer = outer
         self.loop = open_loop(outer, self._hand_out_next)
+        self.mailbox = Mailbox(history.waits, history.inbox)
         self.stopped_by: BaseException | None = None
         self.on_stop: Callable[[], None] = lambda: None
+        self.busy: set[CallId] = set()
+        """Calls that do something; while there are any, the run does not park."""
+        self.resting: set[CallId] = set()
+        """Those of them that wait for their next try."""
         self._closed = False
-        self._replay = Replay(records)
-        self._recorded: list[tuple[int, Asked, Record]] = []
-        self._deferred: deque[Asked] = deque()
-        self._results: deque[tuple[Asked, Any, BaseException | None]] = deque()
-        self._running: dict[CallId, asyncio.Task[None]] = {}
-        self._resting: set[CallId] = set()
         self._leaving: BaseException | None = None
+        self._parking = False
+        self._replay = Replay(history.records)
+        self._recorded: list[tuple[int, Asked, Record]] = []
+        self._deferred: deque[tuple[Asked, Record | None]] = deque()
+        self._results: deque[tuple[Asked, Instant, Any, BaseException | None]] = deque()
         self._open: dict[CallId, Asked] = {}
 
-    def ask(
-        self, branch: Branch, body: StepBody, args: tuple[Any, ...], kwargs: dict[str, Any], answer: Answer
-    ) -> None:
-        """A durable call: claims its record, or runs the step; `answer` gets the result when its turn has come."""
+    def ask(self, branch: Branch, operation: Operation, answer: Answer) -> Asked:
+        """A durable call: claims its record, or is done; `answer` gets the result when its turn has come."""
         if self._closed:
             raise Parked
-        call = branch.next_call(body.name)
-        text, arguments = body.arguments.restore(body.arguments.bind(args, kwargs))
-        counted = body.counted_input(arguments, text)
-        asked = Asked(branch, call, body, arguments, text, digest(counted), answer, contextvars.copy_context())
-        self._open[call] = asked
-        record = None if self._replay.finished else self._find(asked, counted)
-        self._queue(asked, record)
+        asked = Asked(self, branch, operation, answer)
+        self._open[asked.call] = asked
+        record = None if self._replay.finished else self._find(asked)
+        if record is None or record.state not in STEP_ENDED:
+            self._deferred.append((asked, record))
+        else:
+            heapq.heappush(self._recorded, (record.seq, asked, record))
+        return asked
 
-    def _find(self, asked: Asked, counted: str) -> Record | None:
-        def same_input(stored: str) -> bool:
-            return asked.body.count_stored_input(stored) == counted
-
+    def _find(self, asked: Asked) -> Record | None:
         try:
-            return self._replay.find(asked.call, asked.digest, same_input)
+            return self._replay.find(asked.call, asked.digest, asked.same_input)
         except NonDeterminism as error:
             self.stop(error)
             raise Parked from error
-
-    def _queue(self, asked: Asked, record: Record | None) -> None:
-        if record is None:
-            self._deferred.append(asked)
-        elif record.state is StepState.PENDING:
-            self._deferred.append(asked._replace(failed_attempts=record.attempt, due_at=record.due_at))
-        else:
-            heapq.heappush(self._recorded, (record.seq, asked, record))
 
     def _hand_out_next(self) -> bool:
         """Every branch waits: give out one more result, or begin what was never recorded; False when there is nothing.
@@ -122,135 +95,66 @@ class RunContext:
             return False
         if self._recorded:
             _, asked, record = heapq.heappop(self._recorded)
-            self._answer(asked, *_stored_result(asked, record))
+            self._answer(asked, record.ended_at, *asked.result_of(record))
             return True
         if self._deferred and self._leaving is None:
             while self._deferred:
-                self._begin(self._deferred.popleft())
+                self._begin(*self._deferred.popleft())
             return True
         if self._results:
             self._answer(*self._results.popleft())
             return True
-        self._leave_when_still()
+        self.leave_when_still()
+        self._park_when_still()
         return False
 
-    def _answer(self, asked: Asked, value: Any, error: BaseException | None) -> None:
+    def _answer(self, asked: Asked, at: Instant, value: Any, error: BaseException | None) -> None:
         self._open.pop(asked.call, None)
         if asked.answer.done():
             return
+        asked.branch.now = at
         if error is None:
             asked.answer.set_result(value)
         else:
             asked.answer.set_exception(error)
 
-    def _begin(self, asked: Asked) -> None:
+    def _begin(self, asked: Asked, record: Record | None) -> None:
         if asked.answer.cancelled():
             self._open.pop(asked.call, None)
             return
-        self._running[asked.call] = self.outer.create_task(self._perform(asked), context=asked.context)
         if isinstance(asked.answer, CallAnswer):
             asked.answer.on_cancel = partial(self._call_off, asked)
+        asked.operation.begin(asked, record)
 
     def _call_off(self, asked: Asked) -> None:
-        """The code cancelled the call: a body that still runs is cancelled too, a record under way stays."""
         self._open.pop(asked.call, None)
-        task = self._running.pop(asked.call, None)
-        if task is not None and not task.done():
-            task.cancel()
-            self.host.recorder.ride(self.run, rules.cancelled_step(asked.call, self.host.clock.now()))
+        asked.operation.call_off(asked)
 
-    async def _perform(self, asked: Asked) -> None:
-        attempt = asked.failed_attempts + 1
-        await self._rest_until(asked.call, asked.due_at)
-        while not await self._attempt(asked, attempt):
-            attempt += 1
-
-    async def _attempt(self, asked: Asked, attempt: int) -> bool:
-        """One try of a step's body; False when it failed and another try is due now."""
-        started_at = self.host.clock.now()
-        self.host.recorder.ride(self.run, rules.started_step(asked.call, attempt, started_at))
-        try:
-            value = await asked.body.invoke(asked.arguments, StepInfo(self.run, asked.call, attempt), self.host.threads)
-            text, restored = asked.body.result.restore(value)
-        except BaseException as error:
-            if _is_of_the_worker(error):
-                raise
-            return await self._attempt_failed(asked, attempt, started_at, error)
-        record = self._record(asked, StepState.COMPLETED, attempt, started_at, value=text)
-        self._save(asked, record, restored, None)
-        return True
-
-    async def _attempt_failed(self, asked: Asked, attempt: int, started_at: Instant, error: BaseException) -> bool:
-        retry = asked.body.retry or self.host.default_retry
-        failure = failures.describe(error)
-        text = failures.to_text(failure)
-        if isinstance(error, Unstorable) or not retry.allows(attempt, error):
-            record = self._record(asked, StepState.FAILED, attempt, started_at, error=text)
-            self._save(asked, record, None, failures.revive(failure))
-            return True
-        delay_ms = retry.delay_ms(attempt, asked.digest)
-        record = self._record(asked, StepState.PENDING, attempt, started_at, error=text)
-        record = record._replace(due_at=Instant(record.ended_at + delay_ms))
-        if await self._saved(rules.schedule_retry(self.run, record)):
-            await self._rest_until(asked.call, record.due_at)
-        return False
-
-    async def _rest_until(self, call: CallId, due_at: Instant | None) -> None:
-        if due_at is None:
-            return
-        self._resting.add(call)
-        self._leave_when_still()
-        try:
-            await self.host.clock.sleep(due_at - self.host.clock.now())
-        finally:
-            self._resting.discard(call)
-
-    def _record(
-        self,
-        asked: Asked,
-        state: StepState,
-        attempt: int,
-        started_at: Instant,
-        value: str | None = None,
-        error: str | None = None,
-    ) -> Record:
-        ended_at = self.host.clock.now()
-        return Record(asked.call, "step", state, attempt, asked.digest, asked.input, value, error, started_at, ended_at)
-
-    def _save(self, asked: Asked, record: Record, value: Any, error: BaseException | None) -> None:
-        decision = rules.record_step(self.run, record)
-        self.host.recorder.save(self.run, decision, partial(self._step_saved, asked, record, value, error))
-
-    def _step_saved(
-        self, asked: Asked, record: Record, value: Any, error: BaseException | None, refused: BaseException | None
+    def ended(
+        self, asked: Asked, at: Instant, value: Any, error: BaseException | None, refused: BaseException | None
     ) -> None:
-        self._running.pop(asked.call, None)
+        """A call has its result, and it is saved, unless `refused` says why not."""
+        self.busy.discard(asked.call)
         if refused is None:
-            self._results.append((asked, value, error))
+            self._results.append((asked, at, value, error))
             self.kick()
-        elif isinstance(refused, RowsRefused):
-            self._refused(asked, record, refused)
         else:
             self.stop(refused)
 
-    def _refused(self, asked: Asked, record: Record, refused: RowsRefused) -> None:
-        """The store cannot hold this result: the step fails for that, and with nothing of the data in question."""
-        failure = failures.describe(Unstorable(f"The store refused the record of step {asked.call.address}: {refused}"))
-        failed = record._replace(state=StepState.FAILED, input="{}", value=None, error=failures.to_text(failure))
-        if record.state is StepState.FAILED:
-            self.stop(refused)
-        else:
-            self._save(asked, failed, None, failures.revive(failure))
+    def save(self, decision: Decision, answered: Callable[[BaseException | None], None]) -> None:
+        """Save something of this run with the next commit."""
+        self.host.recorder.save(self.run, decision, answered)
 
-    async def _saved(self, decision: Decision) -> bool:
-        saved = self.outer.create_future()
+    async def saved(self, decision: Decision) -> bool:
+        """Save, and wait for it; False when the run cannot go on here."""
+        answer: asyncio.Future[BaseException | None] = self.outer.create_future()
 
         def answered(refused: BaseException | None) -> None:
-            if not saved.done():
-                saved.set_result(refused)
+            if not answer.done():
+                answer.set_result(refused)
 
-        self.host.recorder.save(self.run, decision, answered)
-        refused = await saved
+        self.save(decision, answered)
+        refused = await answer
         if refused is not None:
             self.stop(refused)
         return refused is None
@@ -275,23 +179,51 @@ class RunContext:
         self._leaving = reason
         self.kick()
 
-    def _leave_when_still(self) -> None:
-        if self._leaving is not None and self._running.keys() <= self._resting:
+    def leave_when_still(self) -> None:
+        """Let go, if that is wanted, once nothing is under way that would have to be done again."""
+        if self._leaving is not None and self.busy <= self.resting:
             self.stop(self._leaving)
+
+    def _park_when_still(self) -> None:
+        if self.busy or self._parking or self._leaving is not None or not self.mailbox.is_awaited:
+            return
+        self._parking = True
+        self.save(rules.park(self.run, self.host.clock.now()), self._parked)
+
+    def _parked(self, refused: BaseException | None) -> None:
+        self._parking = False
+        if refused is None:
+            self.stop(Parked())
+        elif isinstance(refused, Woken):
+            self.look()
+        else:
+            self.stop(refused)
+
+    def look(self) -> None:
+        """Something may have come for the run: read it."""
+        if not self._closed:
+            self.outer.create_task(self._look(), name="stepfast-look")
+
+    async def _look(self) -> None:
+        look = await self.host.store.look(self.run.run_id)
+        if look is None or self._closed:
+            return
+        self.run.wakes = look.wakes
+        self.mailbox.update(look.waits, look.inbox)
+        self.kick()
 
     @property
     def is_quiet(self) -> bool:
         """Nothing of the code is left: no branch, no step under way, no call unanswered."""
-        return not (self._open or self._running or self.loop.tasks)
+        return not (self._open or self.busy or self.loop.tasks)
 
     def close(self) -> None:
         """Drop the code without letting it act: from here on every durable call raises Parked and does nothing."""
         if self._closed:
             return
         self._closed = True
-        for task in list(self._running.values()):
-            task.cancel()
         for asked in list(self._open.values()):
+            asked.operation.drop()
             if not asked.answer.done():
                 asked.answer.set_exception(Parked())
         for branch_task in list(self.loop.tasks):
@@ -301,19 +233,3 @@ class RunContext:
 
 # Code that swallows Parked and goes on calling would unwind for ever; it is dropped after so many callbacks.
 UNWINDING_CALLBACKS = 10_000
-
-
-def _is_of_the_worker(error: BaseException) -> bool:
-    """Whether an error out of a step's body is the worker stopping it, and not the body's own doing."""
-    if isinstance(error, asyncio.CancelledError):
-        task = asyncio.current_task()
-        return task is not None and task.cancelling() > 0
-    return isinstance(error, KeyboardInterrupt | GeneratorExit)
-
-
-def _stored_result(asked: Asked, record: Record) -> tuple[Any, BaseException | None]:
-    if record.state is StepState.COMPLETED:
-        return asked.body.result.decode(record.value or "null"), None
-    if record.error is None:
-        return None, StepfastError(f"Step {asked.call.address} was recorded as {record.state}.")
-    return None, failures.revive(failures.from_text(record.error))

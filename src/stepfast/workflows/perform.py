@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
-from stepfast.kernel.decisions import HeldRun, Record
+from stepfast.kernel.decisions import HeldRun, History
 from stepfast.kernel.errors import NonDeterminism, StepFailed, StepfastError
 from stepfast.workflows.branches import Branch, enter_thread
 from stepfast.workflows.context import Host, Parked, RunContext
@@ -42,14 +42,12 @@ Ending = Returned | Raised | Stopped
 class Performance:
     """One claim's worth of a run's life."""
 
-    def __init__(
-        self, run: HeldRun, workflow: Workflow, records: Iterable[Record], host: Host, threads: Executor
-    ) -> None:
+    def __init__(self, run: HeldRun, workflow: Workflow, history: History, host: Host, threads: Executor) -> None:
         self._workflow = workflow
         self._threads = threads
         self._outer = asyncio.get_running_loop()
         self._ended: asyncio.Future[Ending] = self._outer.create_future()
-        self._context = RunContext(run, records, host, self._outer)
+        self._context = RunContext(run, history, host, self._outer)
         self._context.on_stop = self._stopped
 
     async def perform(self) -> Ending:
@@ -63,6 +61,10 @@ class Performance:
     def stop(self, reason: BaseException) -> None:
         """Let go of the run; what is recorded stays."""
         self._context.stop(reason)
+
+    def look(self) -> None:
+        """Something may have come for the run."""
+        self._context.look()
 
     def wind_down(self, reason: BaseException) -> None:
         """Let go of the run as soon as the steps under way are recorded; begin no other."""

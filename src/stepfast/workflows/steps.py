@@ -3,83 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import functools
 import inspect
-import json
 from asyncio import events
-from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import Executor
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast, overload
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
-from stepfast.kernel.decisions import CallId, HeldRun
-from stepfast.kernel.errors import InvalidDefinition, StepFailed, WrongCall
+from stepfast.kernel.errors import InvalidDefinition, WrongCall
 from stepfast.kernel.retry import Retry
+from stepfast.workflows.bodies import Key, StepBody
 from stepfast.workflows.branches import ask_blocking, thread_branch
-from stepfast.workflows.codec import ArgumentsCodec, ValueCodec
+from stepfast.workflows.calls import Operation
 from stepfast.workflows.loop import RunLoop, current_branch_of
+from stepfast.workflows.step_calls import StepCall
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-Key = str | Sequence[str] | Callable[..., object]
-
-
-class StepInfo(NamedTuple):
-    """Where a step's body runs: for what run, as which call, and which try it is."""
-
-    run: HeldRun
-    call: CallId
-    attempt: int
-
-
-current_step: contextvars.ContextVar[StepInfo] = contextvars.ContextVar("stepfast_step")
-
-
-class StepBody:
-    """What a step is, apart from how it is called: its function, the types around it, and its policies."""
-
-    def __init__(self, function: Callable[..., Any], name: str, retry: Retry | None, key: Key | None) -> None:
-        self.function = function
-        self.name = name
-        self.retry = retry
-        self.is_async = inspect.iscoroutinefunction(function)
-        self.arguments = ArgumentsCodec(function, f"step {name!r}")
-        self.result = ValueCodec.for_result(function, f"the result of step {name!r}")
-        self._key = _key_function(key)
-
-    async def invoke(self, arguments: dict[str, Any], info: StepInfo, threads: Executor) -> Any:
-        """Run the body: a coroutine here, a plain function in a thread."""
-        current_step.set(info)
-        if self.is_async:
-            return await self.arguments.apply(self.function, arguments)
-        call = functools.partial(contextvars.copy_context().run, self._in_thread, arguments)
-        return await asyncio.get_running_loop().run_in_executor(threads, call)
-
-    def _in_thread(self, arguments: dict[str, Any]) -> Any:
-        try:
-            return self.arguments.apply(self.function, arguments)
-        except KeyboardInterrupt as error:
-            # Python interrupts the main thread only, so this one is the step's own and must not end the worker.
-            raise StepFailed(f"Step {self.name!r} raised KeyboardInterrupt.", type_name="KeyboardInterrupt") from error
-
-    def counted_input(self, arguments: dict[str, Any], text: str) -> str:
-        """The part of a call's input that must be the same on replay."""
-        return text if self._key is None else json.dumps(self._key(arguments), default=str, sort_keys=True)
-
-    def count_stored_input(self, stored: str) -> str:
-        """The same part of an input that was stored earlier, read through today's types."""
-        arguments = self.arguments.decode(stored)
-        return self.counted_input(arguments, self.arguments.encode(arguments))
-
-
-def _key_function(key: Key | None) -> Callable[[dict[str, Any]], object] | None:
-    if key is None:
-        return None
-    if callable(key):
-        return lambda arguments: key(**arguments)
-    names = [key] if isinstance(key, str) else list(key)
-    return lambda arguments: [str(arguments[name]) for name in names]
 
 
 class AsyncStep(Generic[P, T]):
@@ -92,7 +31,7 @@ class AsyncStep(Generic[P, T]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         loop = events._get_running_loop()
         if isinstance(loop, RunLoop):
-            return call_durably(loop, self.body, args, kwargs)
+            return ask_durably(loop, StepCall(self.body, args, kwargs))
         if loop is None and thread_branch() is not None:
             raise WrongCall(f"Step {self.body.name!r} is async: in a `def` workflow call {self.body.name}.sync(...).")
         return cast(Coroutine[Any, Any, T], self.body.function(*args, **kwargs))
@@ -102,7 +41,7 @@ class AsyncStep(Generic[P, T]):
         refuse_blocking_in_async(self.body.name)
         branch = thread_branch()
         if branch is not None:
-            return cast(T, ask_blocking(branch, self.body, args, kwargs))
+            return cast(T, ask_blocking(branch, StepCall(self.body, args, kwargs)))
         return cast(T, asyncio.run(self.body.function(*args, **kwargs)))
 
 
@@ -117,22 +56,22 @@ class SyncStep(Generic[P, T]):
         refuse_blocking_in_async(self.body.name)
         branch = thread_branch()
         if branch is not None:
-            return cast(T, ask_blocking(branch, self.body, args, kwargs))
+            return cast(T, ask_blocking(branch, StepCall(self.body, args, kwargs)))
         return cast(T, self.body.function(*args, **kwargs))
 
     def aio(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         """Call it from an `async def` workflow."""
         loop = events._get_running_loop()
         if isinstance(loop, RunLoop):
-            return call_durably(loop, self.body, args, kwargs)
+            return ask_durably(loop, StepCall(self.body, args, kwargs))
         return asyncio.to_thread(self.body.function, *args, **kwargs)
 
 
-async def call_durably(loop: RunLoop, body: StepBody, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+async def ask_durably(loop: RunLoop, operation: Operation) -> Any:
     """A durable call of an async workflow; its place is that of the task which awaits it."""
     branch = current_branch_of(loop)
     answer = loop.create_answer()
-    branch.context.ask(branch, body, args, kwargs, answer)
+    branch.context.ask(branch, operation, answer)
     return await answer
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast
 
 import asyncpg
@@ -11,6 +11,8 @@ Row = Sequence[Any]
 
 PostgresError: type[Exception] = asyncpg.PostgresError
 InterfaceError: type[Exception] = asyncpg.InterfaceError
+# What the driver says of a connection that the server ended while nobody asked anything.
+InternalClientError: type[Exception] = asyncpg.InternalClientError
 
 CACHED_STATEMENTS = 100
 
@@ -43,6 +45,10 @@ class Connection(Protocol):
     def is_closed(self) -> bool: ...
 
     def get_server_pid(self) -> int: ...
+
+    async def add_listener(self, channel: str, callback: Callable[..., None]) -> None: ...
+
+    def add_termination_listener(self, callback: Callable[..., None]) -> None: ...
 
 
 async def connect(url: str, timeout: float, is_own: bool, is_cold: bool) -> Connection:

@@ -23,14 +23,6 @@ from stepfast.stores.postgres.problems import (
 
 GOODBYE_S = 1.0
 
-# A transaction of several round trips could be left open by a client that is frozen; the server ends it soon.
-BEGIN = (
-    "begin isolation level read committed;"
-    " set local idle_in_transaction_session_timeout = 5000;"
-    " set local statement_timeout = 10000;"
-    " set local lock_timeout = 5000"
-)
-
 
 class Deadlines(NamedTuple):
     """How long a call may take from end to end, and how much of it the making of a connection."""
@@ -51,8 +43,14 @@ class Address:
 
     async def connect(self, is_cold: bool = True) -> Connection:
         """A new connection, or an error that says what is wrong at the door."""
+        return await self._connect(self.has_own_sessions is True, is_cold)
+
+    async def visit(self) -> Connection:
+        """A connection that takes nothing for granted about the sessions there."""
+        return await self._connect(is_own=False, is_cold=True)
+
+    async def _connect(self, is_own: bool, is_cold: bool) -> Connection:
         try:
-            is_own = self.has_own_sessions is True
             return await driver.connect(self._url, self.deadlines.connect_s, is_own, is_cold)
         except (*FAILURES, ValueError) as problem:
             raise explained_at_the_door(self.where, problem) from problem
@@ -66,10 +64,13 @@ class Line:
         self._is_cold = is_cold
         self._turn = asyncio.Lock()
         self._connection: Connection | None = None
-        self._is_own = False
 
     async def fetch(self, statement: str, args: Sequence[object] = ()) -> list[Row]:
-        """Run one statement in a transaction of its own, and answer before the deadline."""
+        """Run one statement in a transaction of its own, and answer before the deadline.
+
+        It is one round trip, or two where statements cannot stay prepared; a pooler changes the session between them no
+        more than within a transaction, and nothing is locked before the last.
+        """
         try:
             async with asyncio.timeout(self._address.deadlines.call_s), self._turn:
                 return await self._fetch(statement, args)
@@ -85,7 +86,7 @@ class Line:
     async def _fetch(self, statement: str, args: Sequence[object]) -> list[Row]:
         for tries in count(1):
             try:
-                return await self._fetch_once(await self._connected(), statement, args)
+                return await (await self._connected()).fetch(statement, *args)
             except asyncio.CancelledError:
                 # What the server answers to a question that nobody waits for must not reach the next caller.
                 self._hang_up()
@@ -95,11 +96,6 @@ class Line:
                 if tries >= TRIES.get(sqlstate(problem), 1):
                     raise explained(self._address.where, problem) from problem
         raise AssertionError("unreachable")
-
-    async def _fetch_once(self, connection: Connection, statement: str, args: Sequence[object]) -> list[Row]:
-        if self._is_own:
-            return await connection.fetch(statement, *args)
-        return await fetch_in_transaction(connection, statement, args)
 
     def _learn_from(self, problem: Exception) -> None:
         if sqlstate(problem) in NOT_OUR_SESSION:
@@ -118,7 +114,6 @@ class Line:
         self._hang_up()
         if not self._address.is_open:
             raise StoreUnavailable(f"{self._address.where} is not open. Open the store before using it.")
-        self._is_own = self._address.has_own_sessions is True
         self._connection = await self._address.connect(self._is_cold)
         return self._connection
 
@@ -173,19 +168,6 @@ class LinePerLoop:
         lent, self._lent = self._lent, {}
         for loop, line in lent.items():
             await _close_in(loop, line)
-
-
-async def fetch_in_transaction(connection: Connection, statement: str, args: Sequence[object] = ()) -> list[Row]:
-    """Run one statement where a pooler may change the session between two messages, except inside a transaction."""
-    await connection.execute(BEGIN)
-    try:
-        rows = await connection.fetch(statement, *args)
-    except FAILURES:
-        with suppress(*FAILURES):
-            await connection.execute("rollback")
-        raise
-    await connection.execute("commit")
-    return rows
 
 
 async def part(connection: Connection) -> None:

@@ -12,10 +12,10 @@ from stepfast.kernel.errors import (
     StoreUnavailable,
     StoreUnusable,
 )
-from stepfast.stores.postgres.driver import InterfaceError, PostgresError, sqlstate
+from stepfast.stores.postgres.driver import InterfaceError, InternalClientError, PostgresError, sqlstate
 
 # What a call to the database can fail with; anything else is a mistake of ours and stays as it is.
-FAILURES = (PostgresError, InterfaceError, OSError, TimeoutError, EOFError)
+FAILURES = (PostgresError, InterfaceError, InternalClientError, OSError, TimeoutError, EOFError)
 
 KEY_REUSED = "SF001"
 # A prepared statement that is not there, or is there already: a pooler hands our statements to changing sessions.
@@ -42,10 +42,9 @@ def place(url: str) -> str:
     """The database as errors name it: host, port and name, never the password."""
     parts = urlsplit(url)
     options = parse_qs(parts.query)
-    host = parts.hostname or options.get("host", ["localhost"])[0]
-    port = f":{parts.port}" if parts.port else ""
+    host = parts.netloc.rpartition("@")[2] or options.get("host", ["localhost"])[0]
     name = unquote(parts.path.removeprefix("/")) or options.get("dbname", ["(default)"])[0]
-    return f"The PostgreSQL database {name!r} on {host}{port}"
+    return f"The PostgreSQL database {name!r} on {host}"
 
 
 def explained(where: str, problem: BaseException) -> StepfastError:

@@ -52,13 +52,16 @@ def _without_late(decisions: Sequence[Decision]) -> tuple[int, ...]:
 
 
 def _events(decisions: Sequence[Decision]) -> list[Column]:
+    events = [event for decision in decisions for event in decision.events]
+    if not events:
+        return []
     owners = [of for of, decision in enumerate(decisions, start=1) for _ in decision.events]
     numbers = [
         number
         for decision in decisions
         for number in range(decision.first_event, decision.first_event + len(decision.events))
     ]
-    return [owners, numbers, *zip(*[event for decision in decisions for event in decision.events], strict=True)]
+    return [owners, numbers, *zip(*events, strict=True)]
 
 
 def _records(decisions: Sequence[Decision]) -> list[Column]:

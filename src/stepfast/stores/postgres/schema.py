@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from stepfast.kernel.errors import StoreMismatch, StoreUnusable
 from stepfast.stores.postgres.driver import Connection
-from stepfast.stores.postgres.lines import Address, fetch_in_transaction
+from stepfast.stores.postgres.lines import Address
 from stepfast.stores.postgres.problems import FAILURES, explained
 
 OLDEST_SERVER = 140_000
@@ -30,6 +30,7 @@ _ABOUT = """
 select current_setting('server_version_num')::integer,
        current_setting('server_version'),
        current_setting('server_encoding'),
+       current_setting('default_transaction_isolation'),
        pg_is_in_recovery(),
        pg_backend_pid(),
        to_regclass('stepfast.migration') is not null
@@ -80,7 +81,7 @@ async def apply_migrations(connection: Connection, where: str) -> list[str]:
 async def check_database(connection: Connection, address: Address) -> None:
     """Refuse a server or schema that we cannot work with, and learn whether sessions are our own."""
     try:
-        number, version, encoding, is_replica, pid, is_ours = (await fetch_in_transaction(connection, _ABOUT))[0]
+        number, version, encoding, isolation, is_replica, pid, is_ours = (await connection.fetch(_ABOUT))[0]
         _check_server(address.where, number, version, encoding, is_replica)
         _check_schema(address.where, await _newest(connection) if is_ours else 0)
     except FAILURES as problem:
@@ -88,6 +89,8 @@ async def check_database(connection: Connection, address: Address) -> None:
     if address.has_own_sessions is None:
         # A pooler makes up the number that a client is told at the door.
         address.has_own_sessions = pid == connection.get_server_pid()
+    if not address.has_own_sessions:
+        _check_shared_sessions(address.where, isolation)
 
 
 def _check_server(where: str, number: int, version: str, encoding: str, is_replica: bool) -> None:
@@ -97,6 +100,15 @@ def _check_server(where: str, number: int, version: str, encoding: str, is_repli
         raise StoreUnusable(f"{where} has the encoding {encoding}. Create it with `createdb --encoding UTF8`.")
     if is_replica:
         raise StoreUnusable(f"{where} is a replica that cannot be written. Name the primary in the database URL.")
+
+
+def _check_shared_sessions(where: str, isolation: str) -> None:
+    """Settings that we cannot make ourselves where sessions are not our own."""
+    if isolation != "read committed":
+        raise StoreUnusable(
+            f"{where} is behind a pooler and has the isolation level {isolation!r}. Run `alter role ... set "
+            "default_transaction_isolation = 'read committed'` for the user of the database URL."
+        )
 
 
 def _check_schema(where: str, number: int) -> None:
@@ -134,7 +146,7 @@ async def _apply_next(connection: Connection, where: str) -> str | None:
 
 
 async def _newest(connection: Connection) -> int:
-    found = await fetch_in_transaction(connection, "select coalesce(max(number), 0) from stepfast.migration")
+    found = await connection.fetch("select coalesce(max(number), 0) from stepfast.migration")
     return int(found[0][0])
 
 

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from stepfast.kernel.decisions import Decision, NewRun, Record, Started
+from stepfast.kernel.decisions import Decision, History, NewRun, Started
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import KeyReused, RowsRefused
 from stepfast.kernel.ids import RunId, WorkerId
-from stepfast.kernel.ports import Beat, Claim, Claimed, Enrolment, Saving, Upkeep, UpkeepReport
+from stepfast.kernel.ports import (
+    Beat,
+    Claim,
+    Claimed,
+    Delivered,
+    Delivery,
+    Enrolment,
+    Look,
+    Saving,
+    Upkeep,
+    UpkeepReport,
+)
 from stepfast.kernel.views import EventView, OutcomeView, RunFilter, RunView, StepView, WorkerView
 from stepfast.stores import rows
-from stepfast.stores.postgres import claiming, reading, saving, schema, starting, workers
+from stepfast.stores.postgres import claiming, delivering, hints, reading, saving, schema, starting, workers
 from stepfast.stores.postgres.driver import Connection
+from stepfast.stores.postgres.hints import Ear
 from stepfast.stores.postgres.lines import Address, Deadlines, Line, LinePerLoop, Pool, part
 
 COLD_LINES = 4
@@ -24,7 +36,8 @@ class PostgresStore:
     """Everything remembered in one database.
 
     `has_own_sessions` says whether each connection has a session of the server to itself; behind a pooler such as
-    PgBouncer in transaction mode it has not. By default the store finds out when it opens.
+    PgBouncer in transaction mode it has not. By default the store finds out when it opens. Behind a pooler it hears
+    hints of other processes only by `direct_url`, which leads past it.
     """
 
     def __init__(
@@ -34,13 +47,17 @@ class PostgresStore:
         deadlines: Deadlines | None = None,
         cold_lines: int = COLD_LINES,
         has_own_sessions: bool | None = None,
+        direct_url: str | None = None,
     ) -> None:
-        self._address = Address(url, deadlines or Deadlines(), has_own_sessions)
+        deadlines = deadlines or Deadlines()
+        self._address = Address(url, deadlines, has_own_sessions)
+        self._direct = self._address if direct_url is None else Address(direct_url, deadlines, True)
         self._commits = Line(self._address)
         self._claims = Line(self._address)
         # A heartbeat must not queue behind anything, and comes from a thread with a loop of its own.
         self._beats = LinePerLoop(self._address)
         self._cold = Pool(self._address, cold_lines)
+        self._ear = Ear(self._direct)
 
     async def open(self) -> None:
         """Connect, and check the server and its schema."""
@@ -51,7 +68,7 @@ class PostgresStore:
     async def close(self) -> None:
         """Let go of every connection."""
         self._address.is_open = False
-        for part_of_us in (self._cold, self._claims, self._commits, self._beats):
+        for part_of_us in (self._ear, self._cold, self._claims, self._commits, self._beats):
             await part_of_us.close()
 
     async def migrate(self) -> list[str]:
@@ -74,10 +91,17 @@ class PostgresStore:
         """Lease ready runs to a worker."""
         return claiming.claimed(await self._claims.fetch(claiming.CLAIM, claiming.claim_arguments(request)))
 
-    async def records(self, run_ids: Sequence[RunId]) -> dict[RunId, list[Record]]:
-        """The records that replay goes by."""
-        answer = await self._claims.fetch(claiming.RECORDS, [list(run_ids)])
-        return claiming.records_by_run(run_ids, answer)
+    async def histories(self, run_ids: Sequence[RunId]) -> dict[RunId, History]:
+        """What replay goes by."""
+        return await delivering.histories(self._claims.fetch, run_ids)
+
+    async def look(self, run_id: RunId) -> Look | None:
+        """What has come for a run."""
+        return await delivering.look(self._cold.fetch, run_id)
+
+    async def deliver(self, delivery: Delivery) -> Delivered:
+        """Store something for a run, and wake it when it waits for just that."""
+        return await delivering.deliver(self._cold.fetch, delivery)
 
     async def save(self, decisions: Sequence[Decision], again: bool = False) -> list[Saving]:
         """Save decisions in one commit, answering each in order."""
@@ -101,6 +125,19 @@ class PostgresStore:
     async def retire(self, worker_id: WorkerId) -> list[RunId]:
         """A worker leaves, and its runs go back to the line."""
         return [RunId(run_id) for run_id in (await self._beats.fetch(workers.RETIRE, [worker_id]))[0][0]]
+
+    async def give_back(self, worker_id: WorkerId, run_ids: Sequence[RunId]) -> None:
+        """Give runs that a worker holds without knowing it back to the line."""
+        await self._beats.fetch(workers.GIVE_BACK, [worker_id, run_ids])
+
+    async def hint(self, topics: Sequence[str]) -> None:
+        """Tell the other processes on this database that something of these topics has happened."""
+        await self._cold.fetch(hints.HINT, self._ear.hint_arguments(topics))
+
+    async def hear(self, heard: Callable[[str], None]) -> None:
+        """Call `heard` with each topic that another process hints at; behind a pooler nothing can be heard."""
+        if self._direct.has_own_sessions:
+            await self._ear.open(heard)
 
     async def upkeep(self, request: Upkeep) -> UpkeepReport:
         """See to workers that are gone, and to their runs."""
@@ -136,7 +173,7 @@ class PostgresStore:
     @asynccontextmanager
     async def _visit(self) -> AsyncIterator[Connection]:
         """A connection for a while, apart from all lines."""
-        connection = await self._address.connect()
+        connection = await self._address.visit()
         try:
             yield connection
         finally:

@@ -11,6 +11,7 @@ from stepfast.stores.postgres.driver import Row
 ENROL = "select stepfast.enrol($1::uuid, $2::text, $3::text, $4::integer, $5::text, $6::text, $7::bigint)"
 BEAT = "select moment, alive, run_ids, tokens, wakes, holds from stepfast.beat($1::uuid)"
 RETIRE = "select stepfast.retire($1::uuid)"
+GIVE_BACK = "select stepfast.give_back($1::uuid, $2::uuid[], 'its worker did not know of it')"
 UPKEEP = """
 select buried, returned, failed
   from stepfast.upkeep($1::boolean, $2::integer, $3::integer, $4::text, $5::text, $6::text)

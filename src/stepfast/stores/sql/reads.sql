@@ -45,6 +45,26 @@ select path, name, count, kind, state, attempt, digest, input, value, error, sta
    and superseded_by is null
  order by seq;
 
+-- name: list_waits
+-- What a run waits for.
+select wait_id, kind, name, due_at, need, spare, got, failed
+  from stepfast.wait
+ where run_id = :run_id
+ order by wait_id;
+
+-- name: list_inbox
+-- What has come for a run and was not yet taken, in order of arrival.
+select n, kind, name, value, actor, at, told
+  from stepfast.inbox
+ where run_id = :run_id
+ order by n;
+
+-- name: get_wakes
+-- How often something has come for a run, and whether a person holds it.
+select wakes, hold
+  from stepfast.task
+ where run_id = :run_id;
+
 -- name: list_events
 -- A page of a run's history.
 select position, seq, run_id, tenant, generation, type, at, step, attempt, token, actor, data

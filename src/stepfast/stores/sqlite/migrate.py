@@ -30,6 +30,17 @@ def known_migrations() -> tuple[Migration, ...]:
     return tuple(sorted(_migration(file.name, file.read_text(encoding="utf-8")) for file in scripts))
 
 
+def migration_sql() -> str:
+    """All migrations as one script, for an empty file."""
+    now = "cast(unixepoch('subsec') * 1000 as integer)"
+    steps = [
+        f"begin;\n{step.script}\ninsert into migration (number, name, applied_at) values"
+        f" ({step.number}, '{step.name}', {now});\ncommit;"
+        for step in known_migrations()
+    ]
+    return "\n\n".join(steps) + "\n"
+
+
 def apply_next(connection: apsw.Connection, path: Path) -> str | None:
     """Apply the first migration that the file lacks, and name it; None when it lacks none.
 

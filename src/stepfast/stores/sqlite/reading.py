@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 
 import apsw
 
-from stepfast.kernel.decisions import Record
+from stepfast.kernel.decisions import History
 from stepfast.kernel.ids import RunId
+from stepfast.kernel.ports import Look
 from stepfast.kernel.views import EventView, OutcomeView, RunFilter, RunView, StepView, WorkerView
 from stepfast.stores import rows
 from stepfast.stores.sqlite.asking import fetch
@@ -40,8 +41,27 @@ def list_workers(connection: apsw.Connection) -> list[WorkerView]:
     return _all(connection, "list_workers", {}, rows.worker_view)
 
 
-def get_records(connection: apsw.Connection, run_ids: Sequence[RunId]) -> dict[RunId, list[Record]]:
-    return {run_id: _all(connection, "list_records", {"run_id": run_id}, rows.record) for run_id in run_ids}
+def get_histories(connection: apsw.Connection, run_ids: Sequence[RunId]) -> dict[RunId, History]:
+    return {run_id: _history(connection, {"run_id": run_id}) for run_id in run_ids}
+
+
+def _history(connection: apsw.Connection, run: dict[str, Any]) -> History:
+    return History(
+        _all(connection, "list_records", run, rows.record),
+        _all(connection, "list_waits", run, rows.open_wait),
+        _all(connection, "list_inbox", run, rows.message),
+    )
+
+
+def look(connection: apsw.Connection, run_id: RunId) -> Look | None:
+    run = {"run_id": run_id}
+    with connection:
+        found = _all(connection, "get_wakes", run, tuple)
+        waits, inbox = (
+            _all(connection, "list_waits", run, rows.open_wait),
+            _all(connection, "list_inbox", run, rows.message),
+        )
+    return Look(found[0][0], bool(found[0][1]), waits, inbox) if found else None
 
 
 def get_outcomes(connection: apsw.Connection, run_ids: Sequence[RunId]) -> dict[RunId, OutcomeView]:

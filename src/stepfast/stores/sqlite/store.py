@@ -6,12 +6,23 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from stepfast.kernel.decisions import Decision, NewRun, Record, Started
+from stepfast.kernel.decisions import Decision, History, NewRun, Started
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.ids import RunId, WorkerId
-from stepfast.kernel.ports import Beat, Claim, Claimed, Enrolment, Saving, Upkeep, UpkeepReport
+from stepfast.kernel.ports import (
+    Beat,
+    Claim,
+    Claimed,
+    Delivered,
+    Delivery,
+    Enrolment,
+    Look,
+    Saving,
+    Upkeep,
+    UpkeepReport,
+)
 from stepfast.kernel.views import EventView, OutcomeView, RunFilter, RunView, StepView, WorkerView
-from stepfast.stores.sqlite import claiming, migrate, reading, saving, starting, upkeep, workers
+from stepfast.stores.sqlite import claiming, delivering, migrate, reading, saving, starting, upkeep, workers
 from stepfast.stores.sqlite.connection import Reader, Writer
 from stepfast.stores.sqlite.file_system import prepare_folder
 from stepfast.stores.sqlite.hints import Hints
@@ -103,9 +114,17 @@ class SqliteStore:
         """See to workers that are gone, and to their runs."""
         return await self._writer.run(partial(upkeep.upkeep, request=request))
 
-    async def records(self, run_ids: Sequence[RunId]) -> dict[RunId, list[Record]]:
-        """The records that replay goes by."""
-        return await self._replays.run(partial(reading.get_records, run_ids=run_ids))
+    async def histories(self, run_ids: Sequence[RunId]) -> dict[RunId, History]:
+        """What replay goes by."""
+        return await self._replays.run(partial(reading.get_histories, run_ids=run_ids))
+
+    async def look(self, run_id: RunId) -> Look | None:
+        """What has come for a run."""
+        return await self._replays.run(partial(reading.look, run_id=run_id))
+
+    async def deliver(self, delivery: Delivery) -> Delivered:
+        """Store something for a run, and wake it when it waits for just that."""
+        return await self._writer.run(partial(delivering.deliver, delivery=delivery))
 
     async def outcomes(self, run_ids: Sequence[RunId]) -> dict[RunId, OutcomeView]:
         """How those runs ended that have ended."""

@@ -148,6 +148,7 @@ create table stepfast.inbox (
     value text,
     actor text collate "C",
     at bigint not null,
+    told boolean not null default false,
     primary key (run_id, n)
 );
 

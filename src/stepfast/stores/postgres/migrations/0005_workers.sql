@@ -67,8 +67,8 @@ begin
 end
 $$;
 
--- A worker leaves: nothing waits for its lease, and no crash is counted.
-create function stepfast.retire(k_worker uuid) returns text[]
+-- Gives runs that a worker holds back to the line, all of them or those of a list; no crash is counted.
+create function stepfast.give_back(k_worker uuid, k_runs uuid[], k_reason text) returns text[]
 language plpgsql volatile
 set enable_seqscan = off
 set plan_cache_mode = force_generic_plan
@@ -78,25 +78,36 @@ declare
     moment bigint := stepfast.now_ms();
     returned uuid[];
 begin
-    update stepfast.worker w set dead_at = moment where w.worker_id = k_worker and w.dead_at is null;
     returned := array(
         select t.run_id
           from stepfast.task t
-         where t.worker_id = k_worker and t.state = 'leased'
+         where t.worker_id = k_worker and t.state = 'leased' and (k_runs is null or t.run_id = any (k_runs))
          order by t.run_id
            for no key update
     );
     update stepfast.task t
        set state = 'ready', worker_id = null, token = t.token + 1, since_at = moment
      where t.run_id = any (returned);
+    -- The event carries the raised token: under the old one it could pass for a late write of the worker itself.
     insert into stepfast.event (run_id, seq, tenant, generation, type, at, token, data)
     select t.run_id,
            1 + coalesce((select max(e.seq) from stepfast.event e where e.run_id = t.run_id), 0),
            t.tenant, t.generation, 'handed_back', moment, t.token,
-           format('{"reason": "its worker left", "worker": "%s"}', k_worker)
+           format('{"reason": %s, "worker": "%s"}', to_json(k_reason), k_worker)
       from stepfast.task t
      where t.run_id = any (returned);
     return returned::text[];
+end
+$$;
+
+-- A worker leaves: nothing waits for its lease.
+create function stepfast.retire(k_worker uuid) returns text[]
+language plpgsql volatile
+set lock_timeout = '5s'
+as $$
+begin
+    update stepfast.worker w set dead_at = stepfast.now_ms() where w.worker_id = k_worker and w.dead_at is null;
+    return stepfast.give_back(k_worker, null, 'its worker left');
 end
 $$;
 

@@ -139,6 +139,7 @@ create table inbox (
     value text,
     actor text,
     at integer not null,
+    told integer not null default 0,
     primary key (run_id, n)
 ) without rowid, strict;
 

@@ -1,0 +1,1 @@
+"""Stepfast beside its peers: the same work, in the same run, in turn."""

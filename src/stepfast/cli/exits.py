@@ -1,0 +1,38 @@
+"""Exit codes: which error ends a command with which number."""
+
+from __future__ import annotations
+
+from stepfast.kernel.errors import (
+    IllegalMove,
+    Invalid,
+    InvalidDefinition,
+    NotFound,
+    StepfastError,
+    StepNotFound,
+    Unstorable,
+    WaitTimeout,
+)
+
+OK = 0
+ERROR = 1
+USAGE = 2
+NOT_FOUND = 3
+REFUSED = 4
+TIMED_OUT = 124
+# A worker process that has done its number of runs, or grown too large, asks its supervisor for a fresh one.
+REPLACE_ME = 75
+
+_CODES: dict[type[StepfastError], int] = {
+    Invalid: USAGE,
+    InvalidDefinition: ERROR,
+    Unstorable: ERROR,
+    NotFound: NOT_FOUND,
+    StepNotFound: NOT_FOUND,
+    IllegalMove: REFUSED,
+    WaitTimeout: TIMED_OUT,
+}
+
+
+def exit_code_of(error: StepfastError) -> int:
+    """The exit code for an error, by the nearest class that has one."""
+    return next((_CODES[kind] for kind in type(error).__mro__ if kind in _CODES), ERROR)

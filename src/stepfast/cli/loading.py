@@ -1,0 +1,74 @@
+"""From `module:name` or `file.py:name` to the app behind it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from stepfast.app import Stepfast
+from stepfast.kernel.errors import Invalid, StepfastError
+
+WHERE = "Name the app with --app module:name or --app file.py:name, with STEPFAST_APP, or as `app` in [tool.stepfast]"
+
+
+def load_app(target: str | None) -> Stepfast:
+    """The app that a target names; without a name, the only app of its module, else one with all its workflows."""
+    if not target:
+        raise Invalid(f"There is no workflow to serve. {WHERE} of pyproject.toml.")
+    place, _, name = target.partition(":")
+    module = _import(place)
+    app = _named(module, name, target) if name else _only_app(module, target)
+    if not app.codes():
+        raise Invalid(f"{target} knows no workflow. Mark a function with @workflow in a module that it imports.")
+    return app
+
+
+def _import(place: str) -> ModuleType:
+    is_file = place.endswith(".py")
+    folder = Path(place).resolve().parent if is_file else Path.cwd()
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    try:
+        return _import_file(Path(place)) if is_file else importlib.import_module(place)
+    except StepfastError:
+        raise
+    except Exception as error:
+        raise Invalid(f"{place} cannot be imported: {_told(error)}. {WHERE}.") from error
+
+
+def _import_file(file: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    if spec is None or spec.loader is None or not file.is_file():
+        raise FileNotFoundError(f"there is no file {file}")
+    module = importlib.util.module_from_spec(spec)
+    # By its name, so that type hints and exception classes of the file can be found again.
+    sys.modules[file.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _told(error: Exception) -> str:
+    """The error in one line, with the place in the user's code where it arose."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+    theirs = [frame for frame in frames if frame.filename != __file__]
+    where = f" ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else ""
+    return f"{type(error).__name__}: {error}{where}"
+
+
+def _named(module: ModuleType, name: str, target: str) -> Stepfast:
+    app = getattr(module, name, None)
+    if not isinstance(app, Stepfast):
+        kind = "nothing of that name" if app is None else f"a {type(app).__name__}"
+        raise Invalid(f"{target} is {kind}, where an app is needed: `{name} = Stepfast(...)`.")
+    return app
+
+
+def _only_app(module: ModuleType, target: str) -> Stepfast:
+    apps = {name: value for name, value in vars(module).items() if isinstance(value, Stepfast)}
+    if len(apps) > 1:
+        raise Invalid(f"{target} has several apps ({', '.join(apps)}). Name one of them: {target}:{min(apps)}.")
+    return next(iter(apps.values())) if apps else Stepfast()

@@ -1,0 +1,26 @@
+"""How much memory this process has."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import sys
+from pathlib import Path
+
+LOOK_EVERY_S = 1.0
+
+
+async def outgrown(limit_bytes: int) -> None:
+    """Return when the process has grown beyond the limit."""
+    while resident_bytes() <= limit_bytes:  # noqa: ASYNC110 - the system tells nobody by itself
+        await asyncio.sleep(LOOK_EVERY_S)
+
+
+def resident_bytes() -> int:
+    """The memory that this process holds; where the system does not tell, the most it ever held."""
+    pages = Path("/proc/self/statm")
+    if pages.exists():
+        return int(pages.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1_024

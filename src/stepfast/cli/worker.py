@@ -1,0 +1,130 @@
+"""`stepfast worker`: a worker until it is told to stop, or several in processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import click
+
+from stepfast.app import AppWorker, Stepfast
+from stepfast.cli.exits import OK, REPLACE_ME
+from stepfast.cli.leaving import Deadline, end_with_stdin, leave_soon
+from stepfast.cli.loading import load_app
+from stepfast.cli.logs import show_log
+from stepfast.cli.memory import outgrown
+from stepfast.cli.options import common_options, names, size, span
+from stepfast.cli.signals import SIGNALS
+from stepfast.cli.supervisor import Supervisor
+from stepfast.settings import Found, Settings, read_settings, warn_of_unknown
+
+LOOK_EVERY_S = 0.05
+
+
+@click.command()
+@common_options("app", "database")
+@click.option("--queues", metavar="A,B", callback=names, help="The queues to serve. [those of its workflows]")
+@click.option("--concurrency", type=click.IntRange(1), help="Runs of each queue at once. [STEPFAST_CONCURRENCY, 100]")
+@click.option("--processes", type=click.IntRange(1, 1_000), default=1, help="Worker processes to run. [1]")
+@click.option("--lease", metavar="SPAN", callback=span, help="How long a silent worker keeps its runs. [30s]")
+@click.option("--poll", metavar="SPAN", callback=span, help="How often an idle worker looks for runs. [1s]")
+@click.option("--grace", metavar="SPAN", callback=span, help="How long steps may still take after a signal. [8s]")
+@click.option("--drain", is_flag=True, help="Work until nothing is ready, then exit.")
+@click.option("--id", "label", metavar="LABEL", help="The name that people see. [STEPFAST_WORKER_ID, host and pid]")
+@click.option("--tenants", metavar="A,B", callback=names, help="The tenants to serve. [all]")
+@click.option("--max-runs", type=click.IntRange(1), help="Leave after so many runs; a fresh process follows.")
+@click.option("--max-memory", metavar="SIZE", callback=size, help="Leave above so much memory, like 512MB; the same.")
+@click.option("--supervised", is_flag=True, hidden=True)
+def worker(
+    app: str | None,
+    database: str | None,
+    processes: int,
+    drain: bool,
+    max_memory: int | None,
+    supervised: bool,
+    **options: Any,
+) -> None:
+    """Run a worker: claim runs and execute them until told to stop.
+
+    On SIGTERM or Ctrl-C it claims no more, lets steps under way finish within the grace time and hands the rest back. A
+    second signal ends it at once.
+    """
+    settings = _settings(app, database)
+    show_log(settings.log)
+    warn_of_unknown(settings)
+    if processes > 1 and not supervised:
+        sys.exit(Supervisor(processes, drain).run())
+    loaded = load_app(settings.app)
+    if database is not None:
+        loaded.database = database
+    host = Host(loaded, loaded.worker(**options), drain, max_memory, supervised)
+    code = asyncio.run(host.run())
+    leave_soon(code)
+    sys.exit(code)
+
+
+def _settings(app: str | None, database: str | None) -> Settings:
+    given = {"STEPFAST_APP": (app, "--app"), "STEPFAST_DATABASE_URL": (database, "--database")}
+    return read_settings({name: Found(value, place) for name, (value, place) in given.items() if value is not None})
+
+
+class Host:
+    """One worker in this process, from its start to the first reason to leave."""
+
+    def __init__(self, app: Stepfast, worker: AppWorker, drain: bool, max_memory: int | None, supervised: bool) -> None:
+        self._app = app
+        self._worker = worker
+        self._drain = drain
+        self._max_memory = max_memory
+        self._supervised = supervised
+        self._stop = asyncio.Event()
+
+    async def run(self) -> int:
+        """Work, and answer with the exit code."""
+        self._listen()
+        stop = asyncio.create_task(self._stop.wait())
+        if await self._started_before(stop):
+            reasons: dict[asyncio.Task[Any], int] = {stop: OK, **self._other_reasons()}
+            done, _ = await asyncio.wait(reasons, return_when=asyncio.FIRST_COMPLETED)
+            await self._worker.stop()
+            return min(reasons[reason] for reason in done)
+        return OK
+
+    def _listen(self) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = Deadline(self._app, self._worker)
+
+        def stop() -> None:
+            deadline.begin()
+            loop.call_soon_threadsafe(self._stop.set)
+
+        SIGNALS.ask(stop)
+        if self._supervised:
+            end_with_stdin()
+
+    async def _started_before(self, stop: asyncio.Task[bool]) -> bool:
+        """Start the worker, unless a signal comes first: then there is nothing to hand back yet."""
+        start = asyncio.create_task(self._worker.start())
+        await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
+        if not start.done():
+            start.cancel()
+            await asyncio.wait({start})
+            return False
+        await start
+        return True
+
+    def _other_reasons(self) -> dict[asyncio.Task[Any], int]:
+        """What else makes this worker leave, each with the exit code that it leaves with."""
+        replaced = REPLACE_ME if self._supervised else OK
+        reasons: dict[asyncio.Task[Any], int] = {asyncio.create_task(self._has_done_its_share()): replaced}
+        if self._drain:
+            reasons[asyncio.create_task(self._worker.drained.wait())] = OK
+        if self._max_memory is not None:
+            reasons[asyncio.create_task(outgrown(self._max_memory))] = replaced
+        return reasons
+
+    async def _has_done_its_share(self) -> None:
+        await self._worker.spent.wait()
+        while self._worker.stats().running:  # noqa: ASYNC110 - the last run is of no interest to anybody else
+            await asyncio.sleep(LOOK_EVERY_S)

@@ -1,0 +1,156 @@
+"""The parts of an open app, wired together: starts, results, hints and workers on one store."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from stepfast.engine.committer import Committer
+from stepfast.engine.hints import ENDED, Hints, ready
+from stepfast.engine.results import Results
+from stepfast.engine.starting import Starter
+from stepfast.kernel.decisions import HeldRun, NewRun, Started
+from stepfast.kernel.errors import StepfastError
+from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.ports import Clock, Store
+from stepfast.kernel.views import OutcomeView
+from stepfast.runs import Run
+from stepfast.starts import StartAnswer
+from stepfast.worker.settings import WorkerSettings
+from stepfast.worker.worker import Worker
+from stepfast.workflows.functions import Workflow
+from stepfast.workflows.registry import Registry
+
+FIRST_TOKEN = 1
+EVENTS_AT_BIRTH = 2
+
+
+class Parts:
+    """What an open app consists of."""
+
+    def __init__(self, store: Store, registry: Registry, clock: Clock) -> None:
+        self.store = store
+        self._registry = registry
+        self._clock = clock
+        self._results = Results(store)
+        self._starter = Starter(store, self._holder_for)
+        self._hints = Hints(store)
+        self._workers: dict[Worker, Committer] = {}
+
+    async def open(self) -> None:
+        self._starter.open()
+        self._hints.on_ended = self._results.look_now
+        self._hints.on_ready = self._work_is_ready
+        await self._hints.open()
+
+    async def close(self) -> None:
+        await self._starter.close()
+        await asyncio.gather(*(self.remove_worker(worker, None) for worker in list(self._workers)))
+        await self._results.close()
+        await self._hints.close()
+        await self.store.close()
+
+    async def add_worker(self, settings: WorkerSettings) -> Worker:
+        """Start a worker; each has a committer of its own, for what one gives up must not be lost to another."""
+        committer = Committer(self.store)
+        worker = Worker(self.store, self._registry, committer, self._clock, settings, self._ended)
+        committer.start()
+        try:
+            await worker.start()
+        except BaseException:
+            await committer.close()
+            raise
+        self._workers[worker] = committer
+        return worker
+
+    async def remove_worker(self, worker: Worker, grace_ms: int | None) -> None:
+        """Stop a worker, and save what it decided last."""
+        committer = self._workers.get(worker)
+        if committer is None:
+            return
+        await worker.stop(grace_ms)
+        self._workers.pop(worker, None)
+        await committer.close()
+
+    async def start(self, run: NewRun, definition: Workflow) -> Run[Any]:
+        handle = self.handle(run.run_id, known_here=True)
+        started, holder = await self._starter.start(run)
+        if not started.fresh:
+            return self.handle(started.run_id, known_here=False)
+        handle._code = definition.code
+        if started.token is None:
+            self._announce(run.queue)
+        else:
+            self._adopt(run, started, holder)
+        return handle
+
+    async def start_page(self, page: list[NewRun | StepfastError]) -> list[StartAnswer]:
+        """Store those of a page that are runs, and answer all."""
+        runs = [run for run in page if isinstance(run, NewRun)]
+        answers = iter(await self._starter.start_page(runs))
+        for queue in {run.queue for run in runs}:
+            self._announce(queue)
+        return [self._answer(next(answers) if isinstance(asked, NewRun) else asked) for asked in page]
+
+    def _answer(self, answer: Started | StepfastError) -> StartAnswer:
+        if isinstance(answer, StepfastError):
+            return StartAnswer(None, False, answer)
+        return StartAnswer(self.handle(answer.run_id, known_here=False), answer.fresh)
+
+    def handle(self, run_id: RunId, known_here: bool) -> Run[Any]:
+        return Run(run_id, self.store, self._results, self._registry, known_here)
+
+    def _holder_for(self, queue: str, number: int) -> WorkerId | None:
+        """The worker here that can take so many runs of a queue at their birth, if there is one."""
+        for worker in self._workers:
+            if worker.settings.tenants is None and worker.has_room_for(queue, number):
+                return worker.worker_id
+        return None
+
+    def _adopt(self, run: NewRun, started: Started, holder: WorkerId | None) -> None:
+        # A worker that has left meanwhile gave the run back to the line with all it held.
+        for worker in self._workers:
+            if holder is not None and worker.worker_id == holder:
+                worker.adopt(_held_from_birth(run, started, holder))
+
+    def _announce(self, queue: str) -> None:
+        self._work_is_ready(queue)
+        self._hints.send(ready(queue))
+
+    def _work_is_ready(self, queue: str) -> None:
+        for worker in self._workers:
+            if worker.serves(queue):
+                worker.wake()
+
+    def _ended(self, outcome: OutcomeView) -> None:
+        self._results.note(outcome)
+        self._hints.send(ENDED)
+
+
+def _held_from_birth(run: NewRun, started: Started, worker_id: WorkerId) -> HeldRun:
+    """A run born leased, as a claim would have handed it out."""
+    return HeldRun(
+        run_id=run.run_id,
+        tenant=run.tenant,
+        workflow=run.workflow,
+        version=run.version,
+        kind=run.kind,
+        queue=run.queue,
+        generation=1,
+        token=started.token or FIRST_TOKEN,
+        worker_id=worker_id,
+        input=run.input,
+        wakes=0,
+        hold=False,
+        claims=1,
+        crashes=0,
+        last_seq=0,
+        last_event=EVENTS_AT_BIRTH,
+        queued_at=started.queued_at,
+        actor=run.actor,
+        correlation_id=run.correlation_id,
+        causation_id=run.causation_id,
+        thread_id=run.thread_id,
+        subject=run.subject,
+        metadata=run.metadata,
+    )

@@ -1,0 +1,355 @@
+"""Every setting: its names, what it allows, its default, and where its value comes from.
+
+An option beats a variable with the prefix STEPFAST_, which beats the plain variable, which beats `[tool.stepfast]` in
+the nearest pyproject.toml, which beats the default.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stepfast.kernel.durations import span_ms
+from stepfast.kernel.errors import Invalid
+from stepfast.kernel.retry import Retry
+from stepfast.kernel.texts import check_text
+from stepfast.log import Log
+from stepfast.worker.settings import WorkerSettings
+
+log = Log("settings")
+
+PREFIX = "STEPFAST_"
+DEFAULT_DATABASE = "sqlite:///.stepfast/stepfast.db"
+LEVELS = ("debug", "info", "warning", "error")
+FORMATS = ("text", "json")
+ENVIRONMENTS = ("development", "production")
+MAX_COUNT = 100_000
+
+
+class LogSettings(NamedTuple):
+    """How much of the engine's own log is shown, and in which form."""
+
+    level: str = "info"
+    form: str = "text"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a setting may hold: how its text is read, and what is allowed in words."""
+
+    allowed: str
+    read: Callable[[str], Any]
+
+
+def _number(lowest: int, highest: int = MAX_COUNT) -> Kind:
+    def read(text: str) -> int:
+        number = int(text)
+        if not lowest <= number <= highest:
+            raise ValueError
+        return number
+
+    return Kind(f"a whole number from {lowest:,} to {highest:,}", read)
+
+
+def _span(lowest_ms: int) -> Kind:
+    def read(text: str) -> int:
+        span = span_ms(float(text) if text.replace(".", "", 1).isdecimal() else text)
+        if span < lowest_ms:
+            raise ValueError
+        return span
+
+    at_least = f", at least {lowest_ms} ms" if lowest_ms else ""
+    return Kind(f'a span like "200ms", "30s", "5m", or seconds{at_least}', read)
+
+
+def _choice(choices: tuple[str, ...]) -> Kind:
+    def read(text: str) -> str:
+        if text not in choices:
+            raise ValueError
+        return text
+
+    return Kind(f"one of {', '.join(choices)}", read)
+
+
+def _read_log(text: str) -> LogSettings:
+    words = [word.strip().lower() for word in text.split(",")]
+    levels = [word for word in words if word in LEVELS]
+    forms = [word for word in words if word in FORMATS]
+    if len(levels) + len(forms) != len(words) or len(levels) > 1 or len(forms) > 1:
+        raise ValueError
+    return LogSettings(*levels or ["info"], *forms or ["text"])
+
+
+def _read_text(text: str) -> str:
+    return check_text("text", text)
+
+
+TEXT = Kind("text", _read_text)
+LOG = Kind(f"a level ({', '.join(LEVELS)}), a format ({', '.join(FORMATS)}), or both with a comma", _read_log)
+# A hundred days: no backoff needs more, and the sum of many stays a moment that every store can hold.
+MILLISECONDS = _number(0, 100 * 24 * 3_600_000)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting; a `plain` one is read without the prefix too, under the name of the system it comes from."""
+
+    name: str
+    kind: Kind
+    default: str
+    meaning: str
+    plain: bool = False
+
+    @property
+    def key(self) -> str:
+        """Its name in pyproject.toml."""
+        return self.name.removeprefix(PREFIX).lower()
+
+
+SETTINGS = (
+    Setting("STEPFAST_DATABASE_URL", TEXT, DEFAULT_DATABASE, "The database: `sqlite:///file.db` or `postgresql://…`."),
+    Setting(
+        "STEPFAST_DATABASE_DIRECT_URL",
+        TEXT,
+        "",
+        "The same PostgreSQL database without a pooler in between, for hints between processes.",
+    ),
+    Setting("STEPFAST_APP", TEXT, "", "Where the app is: `module:name` or `file.py:name`."),
+    Setting("STEPFAST_TENANT", TEXT, "default", "The tenant that commands speak for."),
+    Setting("STEPFAST_ENV", _choice(ENVIRONMENTS), "development", "What this installation is for."),
+    Setting("STEPFAST_LOG", LOG, "info,text", "Level and format of the engine's own log."),
+    Setting(
+        "STEPFAST_CONCURRENCY", _number(1), "100", "How many runs of each queue a worker process executes at once."
+    ),
+    Setting("STEPFAST_LEASE", _span(100), "30s", "How long a worker that is not heard of keeps its runs."),
+    Setting(
+        "STEPFAST_HEARTBEAT", _span(10), "lease / 3", "How often a worker says that it lives; twice per lease or more."
+    ),
+    Setting("STEPFAST_POLL", _span(1), "1s", "How long an idle worker waits before it looks for runs again."),
+    Setting("STEPFAST_UPKEEP", _span(1), "1s", "How often a worker looks after what dead ones left behind."),
+    Setting("STEPFAST_GRACE", _span(0), "8s", "How long steps under way may take to finish when a worker stops."),
+    Setting("STEPFAST_MAX_CRASHES", _number(1), "3", "How often a run may kill its worker before it fails for good."),
+    Setting("STEPFAST_WORKER_ID", TEXT, "host and pid", "The label by which people recognise a worker."),
+    Setting("STEPFAST_MAX_CLAIMS", _number(1), "500", "How many runs of a queue one claim takes at most."),
+    Setting(
+        "STEPFAST_WORKER_MAX_RETRIES",
+        _number(0),
+        "3",
+        "How often a step that names no policy is tried again; 3 are four attempts.",
+        plain=True,
+    ),
+    Setting(
+        "STEPFAST_WORKER_RETRY_BACKOFF_BASE_MS", MILLISECONDS, "1000", "The pause before its first retry.", plain=True
+    ),
+    Setting(
+        "STEPFAST_WORKER_RETRY_BACKOFF_MAX_MS", MILLISECONDS, "60000", "The longest pause before a retry.", plain=True
+    ),
+    Setting("STEPFAST_TENANT_BURST_LIMIT", _number(1), "10", "How many runs of a tenant one claim takes.", plain=True),
+)
+
+QUEUE_CONCURRENCY = Setting(
+    "STEPFAST_WORKER_CONCURRENCY_<QUEUE>",
+    _number(1),
+    "STEPFAST_CONCURRENCY",
+    "The concurrency of one queue; what is no letter or digit in its name is written `_`.",
+    plain=True,
+)
+_QUEUE_PREFIX = QUEUE_CONCURRENCY.name.removesuffix("<QUEUE>")
+
+# Names that are fixed already and belong to parts to come.
+LATER = frozenset(
+    PREFIX + name
+    for name in (
+        "API_KEY",
+        "SHADOW",
+        "MAX_POLLS",
+        "MAX_PUBLISH",
+        "RESUME_TOKEN_TTL_HOURS",
+        "WORKFLOW_CHECKPOINT_BACKEND",
+        "WORKFLOW_RUNTIME",
+    )
+)
+# Variables of the demo, of the tests and of the measurements; nobody sets them by hand.
+_OF_OUR_TOOLS = ("STEPFAST_DEMO_", "STEPFAST_TEST_", "STEPFAST_BENCH_")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all sources together say; `unknown` are names that nothing reads, each with the nearest known one."""
+
+    database: str = DEFAULT_DATABASE
+    database_direct: str | None = None
+    app: str | None = None
+    tenant: str = "default"
+    environment: str = "development"
+    log: LogSettings = field(default_factory=LogSettings)
+    worker: WorkerSettings = field(default_factory=WorkerSettings)
+    unknown: tuple[tuple[str, str], ...] = ()
+
+
+class Found(NamedTuple):
+    """A value that somebody gave, and where."""
+
+    text: str
+    place: str
+
+
+def read_settings(
+    options: Mapping[str, Found] | None = None,
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> Settings:
+    """Read every setting; what does not fit is refused, all of it at once. `options` go by the setting's name."""
+    sources = _Sources(options or {}, os.environ if environment is None else environment, folder or Path.cwd())
+    values = _Values(sources)
+    worker = _worker_settings(values)
+    if values.faults:
+        raise Invalid("\n".join(values.faults))
+    return Settings(
+        database=values.get("DATABASE_URL", DEFAULT_DATABASE),
+        database_direct=values.get("DATABASE_DIRECT_URL", None),
+        app=values.get("APP", None),
+        tenant=values.get("TENANT", "default"),
+        environment=values.get("ENV", "development"),
+        log=values.get("LOG", LogSettings()),
+        worker=worker,
+        unknown=tuple(sources.unknown()),
+    )
+
+
+def warn_of_unknown(settings: Settings) -> None:
+    """Tell of names that nothing reads, of each once in a process."""
+    for name, nearest in settings.unknown:
+        _warn_once(name, nearest)
+
+
+def _worker_settings(values: _Values) -> WorkerSettings:
+    usual = WorkerSettings()
+    lease_ms = values.get("LEASE", usual.lease_ms)
+    heartbeat_ms = values.get("HEARTBEAT", 0)
+    if heartbeat_ms * 2 > lease_ms:
+        given = values.found["STEPFAST_HEARTBEAT"]
+        values.faults.append(f"{given.place} is {given.text!r}; allowed is at most half of the lease ({lease_ms} ms).")
+        heartbeat_ms = 0
+    return WorkerSettings(
+        concurrency=values.get("CONCURRENCY", usual.concurrency),
+        queue_concurrency=values.queue_concurrency,
+        label=values.get("WORKER_ID", usual.label),
+        lease_ms=lease_ms,
+        heartbeat_ms=heartbeat_ms,
+        poll_ms=values.get("POLL", usual.poll_ms),
+        upkeep_ms=values.get("UPKEEP", usual.upkeep_ms),
+        burst=values.get("TENANT_BURST_LIMIT", usual.burst),
+        max_crashes=values.get("MAX_CRASHES", usual.max_crashes),
+        max_claims=values.get("MAX_CLAIMS", usual.max_claims),
+        grace_ms=values.get("GRACE", usual.grace_ms),
+        retry=_retry(values),
+    )
+
+
+def _retry(values: _Values) -> Retry:
+    usual = Retry()
+    base_ms = values.get("WORKER_RETRY_BACKOFF_BASE_MS", span_ms(usual.base))
+    cap_ms = values.get("WORKER_RETRY_BACKOFF_MAX_MS", span_ms(usual.cap))
+    attempts = values.get("WORKER_MAX_RETRIES", usual.attempts - 1) + 1
+    return Retry(attempts, timedelta(milliseconds=base_ms), cap=timedelta(milliseconds=cap_ms))
+
+
+class _Values:
+    """The values that were given, read; what could not be read is in `faults`."""
+
+    def __init__(self, sources: _Sources) -> None:
+        self.faults: list[str] = []
+        self.found: dict[str, Found] = {}
+        self._values: dict[str, Any] = {}
+        for setting in SETTINGS:
+            self._read(setting, sources.find(setting))
+        self.queue_concurrency: dict[str, int] = {}
+        for queue, found in sources.queues():
+            self._read_queue(queue, found)
+
+    def get(self, name: str, default: Any) -> Any:
+        return self._values.get(PREFIX + name, default)
+
+    def _read(self, setting: Setting, found: Found | None) -> None:
+        if found is None:
+            return
+        self.found[setting.name] = found
+        try:
+            self._values[setting.name] = setting.kind.read(found.text)
+        except (ValueError, Invalid):
+            self.faults.append(f"{found.place} is {found.text!r}; allowed is {setting.kind.allowed}.")
+
+    def _read_queue(self, queue: str, found: Found) -> None:
+        try:
+            self.queue_concurrency[queue] = QUEUE_CONCURRENCY.kind.read(found.text)
+        except ValueError:
+            self.faults.append(f"{found.place} is {found.text!r}; allowed is {QUEUE_CONCURRENCY.kind.allowed}.")
+
+
+class _Sources:
+    """Where values come from, the strongest first. An empty variable counts as not set."""
+
+    def __init__(self, options: Mapping[str, Found], environment: Mapping[str, str], folder: Path) -> None:
+        self._options = options
+        self._variables = {name: value for name, value in environment.items() if value}
+        self._file, self._table = _project_table(folder)
+
+    def find(self, setting: Setting) -> Found | None:
+        if setting.name in self._options:
+            return self._options[setting.name]
+        plain = setting.name.removeprefix(PREFIX)
+        for name in (setting.name, plain) if setting.plain else (setting.name,):
+            if name in self._variables:
+                return Found(self._variables[name], name)
+        if setting.key in self._table:
+            return Found(self._table[setting.key], f"[tool.stepfast] {setting.key} in {self._file}")
+        return None
+
+    def queues(self) -> Iterator[tuple[str, Found]]:
+        """Each queue that has a concurrency of its own, by its name in variables."""
+        plain = _QUEUE_PREFIX.removeprefix(PREFIX)
+        found = {
+            key.upper().removeprefix(plain): Found(value, f"[tool.stepfast] {key} in {self._file}")
+            for key, value in self._table.items()
+            if key.upper().startswith(plain)
+        }
+        for prefix in (plain, _QUEUE_PREFIX):
+            named = {name.removeprefix(prefix): name for name in self._variables if name.startswith(prefix)}
+            found |= {queue: Found(self._variables[name], name) for queue, name in named.items()}
+        yield from ((queue, given) for queue, given in found.items() if queue)
+
+    def unknown(self) -> Iterator[tuple[str, str]]:
+        """Names that nothing reads, each with the known one that is nearest."""
+        known = {setting.name for setting in SETTINGS} | LATER
+        variables = [name for name in self._variables if name.startswith(PREFIX)]
+        keys = [PREFIX + key.upper() for key in self._table]
+        for name in sorted({*variables, *keys} - known):
+            if not name.startswith((_QUEUE_PREFIX, *_OF_OUR_TOOLS)):
+                yield name, difflib.get_close_matches(name, sorted(known), 1, cutoff=0.0)[0]
+
+
+def _project_table(folder: Path) -> tuple[Path, dict[str, str]]:
+    """`[tool.stepfast]` of the nearest pyproject.toml, its keys with underscores."""
+    for parent in (folder, *folder.parents):
+        file = parent / "pyproject.toml"
+        if file.is_file():
+            try:
+                tools = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {})
+            except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+                raise Invalid(f"{file} cannot be read: {error}") from None
+            table = tools.get("stepfast", {})
+            return file, {str(key).replace("-", "_").lower(): str(value) for key, value in table.items()}
+    return folder, {}
+
+
+@cache
+def _warn_once(name: str, nearest: str) -> None:
+    log.warning("setting_unknown", name=name, nearest=nearest)

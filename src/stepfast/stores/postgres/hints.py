@@ -1,0 +1,84 @@
+"""Hints between the processes on one database: NOTIFY, apart from every commit. One that gets lost costs a poll."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+
+from stepfast.kernel.errors import StoreUnavailable
+from stepfast.stores.postgres.driver import Connection
+from stepfast.stores.postgres.lines import Address, part
+from stepfast.stores.postgres.problems import FAILURES, explained
+
+CHANNEL = "stepfast"
+HINT = f"select pg_notify('{CHANNEL}', $1::text || ' ' || topic) from unnest($2::text[]) topic"
+
+PAUSE_S = 1.0
+
+
+class Ear:
+    """Listens on a connection of its own, and listens again after it broke; what is said meanwhile is lost."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._connection: Connection | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self._broke = asyncio.Event()
+        self._heard: Callable[[str], None] = lambda topic: None
+        # Whoever hints hears it too; by this name it knows its own voice.
+        self.name = secrets.token_hex(8)
+
+    async def open(self, heard: Callable[[str], None]) -> None:
+        """Call `heard` with each topic that another process hints at, from now on until closed."""
+        self._heard = heard
+        await self._try_to_listen()
+        self._listening = asyncio.create_task(self._keep_listening(), name="stepfast-hints")
+
+    async def close(self) -> None:
+        """Stop listening."""
+        listening, self._listening = self._listening, None
+        if listening is not None:
+            listening.cancel()
+            await asyncio.wait({listening})
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await part(connection)
+
+    def hint_arguments(self, topics: Sequence[str]) -> list[object]:
+        """The arguments of `HINT`."""
+        return [self.name, topics]
+
+    async def _keep_listening(self) -> None:
+        while True:
+            if self._connection is not None:
+                await self._broke.wait()
+                self._connection = None
+            await asyncio.sleep(PAUSE_S)
+            await self._try_to_listen()
+
+    async def _try_to_listen(self) -> None:
+        self._broke.clear()
+        try:
+            connection = await self._address.connect()
+            self._connection = connection
+            connection.add_termination_listener(self._note_break)
+            await self._listen_on(connection)
+        except StoreUnavailable:
+            # The server is away; the next round tries again.
+            self._broke.set()
+
+    async def _listen_on(self, connection: Connection) -> None:
+        try:
+            await connection.add_listener(CHANNEL, self._receive)
+        except FAILURES as problem:
+            connection.terminate()
+            raise explained(self._address.where, problem) from problem
+
+    def _note_break(self, *_: object) -> None:
+        self._broke.set()
+
+    def _receive(self, _connection: object, _pid: int, _channel: str, payload: str) -> None:
+        name, _, topic = payload.partition(" ")
+        if name != self.name:
+            self._heard(topic)

@@ -1,0 +1,37 @@
+-- name: task_of
+-- The task that something is brought to.
+select t.tenant, t.state, t.hold, t.wakes, t.token, t.generation, t.queue, t.worker_id
+  from task t
+ where t.run_id = :run_id
+   and (:tenant is null or t.tenant = :tenant);
+
+-- name: put
+-- What came waits until the run's code takes it.
+insert into inbox (run_id, n, tenant, kind, name, value, actor, at, told)
+values (:run_id, :n, :tenant, :kind, :name, :value, :actor, :now, :told);
+
+-- name: is_awaited
+-- Whether the run waits for just that.
+select exists (select 1 from wait where run_id = :run_id and kind = :kind and name = :name);
+
+-- name: raise_wakes
+-- Whoever holds the run sees that something came; a run that waits for it joins the line.
+update task
+   set wakes = wakes + 1,
+       state = case when :wake then 'ready' else state end,
+       due_at = case when :wake then null else due_at end,
+       since_at = case when :wake then :now else since_at end
+ where run_id = :run_id;
+
+-- name: key_used
+-- What a key was used for before.
+select digest
+  from idempotency
+ where tenant = :tenant
+   and command = :command
+   and key = :key;
+
+-- name: use_key
+-- A key is used once.
+insert into idempotency (tenant, command, key, digest, run_id, at)
+values (:tenant, :command, :key, :digest, :run_id, :now);

@@ -1,0 +1,76 @@
+"""What a step is, apart from how it is called."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import inspect
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import Any, NamedTuple
+
+from stepfast.kernel.decisions import CallId, HeldRun
+from stepfast.kernel.errors import StepFailed
+from stepfast.kernel.retry import Retry
+from stepfast.workflows.codec import ArgumentsCodec, ValueCodec
+
+Key = str | Sequence[str] | Callable[..., object]
+
+
+class StepInfo(NamedTuple):
+    """Where a step's body runs: for what run, as which call, and which try it is."""
+
+    run: HeldRun
+    call: CallId
+    attempt: int
+
+
+current_step: contextvars.ContextVar[StepInfo] = contextvars.ContextVar("stepfast_step")
+
+
+class StepBody:
+    """What a step is, apart from how it is called: its function, the types around it, and its policies."""
+
+    def __init__(self, function: Callable[..., Any], name: str, retry: Retry | None, key: Key | None) -> None:
+        self.function = function
+        self.name = name
+        self.retry = retry
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.arguments = ArgumentsCodec(function, f"step {name!r}")
+        self.result = ValueCodec.for_result(function, f"the result of step {name!r}")
+        self._key = _key_function(key)
+
+    async def invoke(self, arguments: dict[str, Any], info: StepInfo, threads: Executor) -> Any:
+        """Run the body: a coroutine here, a plain function in a thread."""
+        current_step.set(info)
+        if self.is_async:
+            return await self.arguments.apply(self.function, arguments)
+        call = functools.partial(contextvars.copy_context().run, self._in_thread, arguments)
+        return await asyncio.get_running_loop().run_in_executor(threads, call)
+
+    def _in_thread(self, arguments: dict[str, Any]) -> Any:
+        try:
+            return self.arguments.apply(self.function, arguments)
+        except KeyboardInterrupt as error:
+            # Python interrupts the main thread only, so this one is the step's own and must not end the worker.
+            raise StepFailed(f"Step {self.name!r} raised KeyboardInterrupt.", type_name="KeyboardInterrupt") from error
+
+    def counted_input(self, arguments: dict[str, Any], text: str) -> str:
+        """The part of a call's input that must be the same on replay."""
+        return text if self._key is None else json.dumps(self._key(arguments), default=str, sort_keys=True)
+
+    def count_stored_input(self, stored: str) -> str:
+        """The same part of an input that was stored earlier, read through today's types."""
+        arguments = self.arguments.decode(stored)
+        return self.counted_input(arguments, self.arguments.encode(arguments))
+
+
+def _key_function(key: Key | None) -> Callable[[dict[str, Any]], object] | None:
+    if key is None:
+        return None
+    if callable(key):
+        return lambda arguments: key(**arguments)
+    names = [key] if isinstance(key, str) else list(key)
+    return lambda arguments: [str(arguments[name]) for name in names]

@@ -1,0 +1,85 @@
+"""Durable calls: what all of them have in common, whatever they do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from concurrent.futures import Future as ThreadFuture
+from typing import TYPE_CHECKING, Any, Protocol
+
+from stepfast.kernel.decisions import CallId, Record
+from stepfast.kernel.errors import StepfastError
+from stepfast.kernel.states import StepState
+from stepfast.workflows import failures
+from stepfast.workflows.branches import Branch
+from stepfast.workflows.codec import digest
+
+if TYPE_CHECKING:
+    from stepfast.workflows.context import RunContext
+
+Answer = asyncio.Future[Any] | ThreadFuture[Any]
+
+
+class Operation(Protocol):
+    """What a durable call does: a step, a sleep, a wait for a message, a child run."""
+
+    name: str
+    kind: str
+    input: str
+    counted: str
+
+    def counted_of(self, stored: str) -> str:
+        """The part of a stored input that must equal `counted`."""
+        ...
+
+    def value_of(self, text: str) -> Any:
+        """A recorded value, restored."""
+        ...
+
+    def begin(self, asked: Asked, record: Record | None) -> None:
+        """Do it; `record` is what is known of it so far, if it has begun before and not ended."""
+        ...
+
+    def call_off(self, asked: Asked) -> None:
+        """The code no longer wants it."""
+        ...
+
+    def drop(self) -> None:
+        """The run is let go of here: stop doing it, and leave everything as it is stored."""
+        ...
+
+
+class Asked:
+    """A durable call that the code waits for."""
+
+    __slots__ = ("answer", "branch", "call", "context", "digest", "operation", "variables")
+
+    def __init__(self, context: RunContext, branch: Branch, operation: Operation, answer: Answer) -> None:
+        self.context = context
+        self.branch = branch
+        self.operation = operation
+        self.answer = answer
+        self.call: CallId = branch.next_call(operation.name)
+        self.digest = digest(operation.counted)
+        self.variables = contextvars.copy_context()
+
+    def same_input(self, stored: str) -> bool:
+        """Whether an input that was stored earlier equals this call's, read through today's types."""
+        return self.operation.counted_of(stored) == self.operation.counted
+
+    def result_of(self, record: Record) -> tuple[Any, BaseException | None]:
+        """What a record holds: a value, or an error."""
+        if record.state is StepState.COMPLETED:
+            return self.operation.value_of(record.value or "null"), None
+        if record.error is None:
+            return None, StepfastError(f"Step {self.call.address} was recorded as {record.state}.")
+        return None, failures.revive(failures.from_text(record.error))
+
+    def new_record(
+        self, state: StepState, attempt: int, started_at: Any, value: str | None = None, error: str | None = None
+    ) -> Record:
+        """A record of this call as of now."""
+        operation, now = self.operation, self.context.host.clock.now()
+        return Record(
+            self.call, operation.kind, state, attempt, self.digest, operation.input, value, error, started_at, now
+        )

@@ -1,0 +1,96 @@
+"""Workflows for worker processes. Steps tell the test through named pipes how far they are, and wait for it there."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from pathlib import Path
+
+from stepfast import Stepfast, step, workflow
+
+LONG_S = 60
+
+
+def tell(folder: str, word: str) -> None:
+    """Write to the pipe of that name; returns when somebody reads it."""
+    Path(folder, word).write_text(str(os.getpid()))
+
+
+def first_time(folder: str) -> bool:
+    """Whether this is asked for the first time, in any process."""
+    try:
+        Path(folder, "was_here").touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+@step
+async def hang_once(folder: str) -> int:
+    if first_time(folder):
+        await asyncio.to_thread(tell, folder, "begun")
+        await asyncio.Event().wait()
+    return os.getpid()
+
+
+@step
+def hang_once_in_a_thread(folder: str) -> int:
+    if first_time(folder):
+        tell(folder, "begun")
+        threading.Event().wait(LONG_S)
+    return os.getpid()
+
+
+@step
+async def block_the_loop_once(folder: str) -> int:
+    if first_time(folder):
+        tell(folder, "begun")
+        threading.Event().wait(LONG_S)
+    return os.getpid()
+
+
+@step
+async def wait_for_the_test(folder: str, pipe: str) -> int:
+    await asyncio.to_thread(tell, folder, f"begun-{pipe}")
+    await asyncio.to_thread(Path(folder, f"release-{pipe}").read_text)
+    return os.getpid()
+
+
+@step
+async def who() -> int:
+    return os.getpid()
+
+
+@workflow
+async def hanging(folder: str) -> int:
+    return await hang_once(folder)
+
+
+@workflow
+async def hanging_in_a_thread(folder: str) -> int:
+    return await hang_once_in_a_thread.aio(folder)
+
+
+@workflow
+async def blocking(folder: str) -> int:
+    return await block_the_loop_once(folder)
+
+
+@workflow
+async def two_steps(folder: str) -> int:
+    await wait_for_the_test(folder, "a")
+    return await who()
+
+
+@workflow
+async def meeting(folder: str, pipe: str) -> int:
+    return await wait_for_the_test(folder, pipe)
+
+
+@workflow
+async def quick() -> int:
+    return await who()
+
+
+app = Stepfast()

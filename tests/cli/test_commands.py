@@ -1,0 +1,123 @@
+"""The command line: help, exit codes, migrate and demo."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import asyncpg
+import pytest
+
+from stepfast import IllegalMove, Invalid, NotFound, StepfastError, StoreUnavailable, WaitTimeout
+from stepfast.cli.exits import exit_code_of
+from stepfast.kernel.errors import InvalidDefinition
+from stepfast.stores.urls import without_password
+from tests.cli.processes import environment, stepfast
+from tests.cli.shop import quick
+from tests.support.apps import app_on
+
+HEAVY = {"apsw", "asyncio", "asyncpg", "pydantic", "rich", "stepfast.app"}
+
+
+def test_help_lists_the_commands():
+    done = stepfast("--help")
+    assert [name for name in ("demo", "migrate", "worker") if name not in done.stdout] == []
+
+
+def test_help_imports_nothing_heavy():
+    script = (
+        "import sys\nfrom stepfast.cli.commands import cli\n"
+        "cli(['--help'], standalone_mode=False)\nprint(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], env=environment(), capture_output=True, text=True)
+    assert (done.returncode, HEAVY & set(done.stderr.split())) == (0, set())
+
+
+CODES = {
+    StepfastError: 1,
+    StoreUnavailable: 1,
+    Invalid: 2,
+    InvalidDefinition: 1,
+    NotFound: 3,
+    IllegalMove: 4,
+    WaitTimeout: 124,
+}
+
+
+@pytest.mark.parametrize(("kind", "code"), CODES.items(), ids=lambda value: getattr(value, "__name__", value))
+def test_an_error_has_its_exit_code(kind, code):
+    assert exit_code_of(kind("told")) == code
+
+
+def test_an_error_is_one_line_with_its_code():
+    done = stepfast("migrate", "--database", "mysql://somewhere")
+    assert done.stderr.startswith("E-VAL-001: The database URL 'mysql://somewhere' is not understood")
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_unknown_option_is_a_mistake_of_usage():
+    assert stepfast("worker", "--frobnicate").returncode == 2
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def empty_database(request, tmp_path):
+    """The URL of a database that has no schema yet."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/app.db"
+    return request.getfixturevalue("postgres_url")
+
+
+async def works(database: str) -> int:
+    async with app_on(database, [quick]) as app:
+        return await (await app.start(quick)).result(timeout="30s")
+
+
+async def test_migrate_makes_a_database_ready(empty_database):
+    assert stepfast("migrate", "--database", empty_database).returncode == 0
+    assert await works(empty_database)
+
+
+def test_migrate_says_what_it_applied(empty_database):
+    done = stepfast("migrate", "--database", empty_database)
+    assert done.stdout.startswith("Applied 0001_")
+
+
+def test_migrate_a_second_time_changes_nothing(empty_database):
+    stepfast("migrate", "--database", empty_database)
+    assert stepfast("migrate", "--database", empty_database).stdout == "The schema is up to date.\n"
+
+
+def test_migrate_answers_in_json_alone(empty_database):
+    done = stepfast("migrate", "-o", "json", STEPFAST_DATABASE_URL=empty_database)
+    assert json.loads(done.stdout)["applied"][0].startswith("0001_")
+
+
+async def test_migrate_prints_sql_that_makes_a_database_ready(postgres_url):
+    script = stepfast("migrate", "--sql", "--database", postgres_url).stdout
+    connection = await asyncpg.connect(postgres_url)
+    await connection.execute(script)
+    await connection.close()
+    assert await works(postgres_url)
+
+
+def test_migrate_with_sql_changes_nothing(tmp_path):
+    stepfast("migrate", "--sql", "--database", f"sqlite:///{tmp_path}/app.db")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def demo():
+    return stepfast("demo")
+
+
+PROMISED = ["kill -9", "step_completed reserve#1", "Result:", "times its body ran", "No finished step ran twice"]
+
+
+@pytest.mark.parametrize("promised", PROMISED)
+def test_the_demo_shows_what_it_promises(demo, promised):
+    assert promised in demo.stdout, demo.stderr
+
+
+def test_a_database_is_shown_without_its_password():
+    assert without_password("postgresql://me:secret@host/db") == "postgresql://me:***@host/db"

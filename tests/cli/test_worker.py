@@ -1,0 +1,196 @@
+"""`stepfast worker` as a process: what it executes, and how it leaves."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from stepfast import RunState
+from tests.cli.processes import Pipes, stepfast, worker
+from tests.cli.shop import blocking, hanging, hanging_in_a_thread, quick, two_steps
+from tests.support.apps import app_on
+
+WORKFLOWS = [blocking, hanging, hanging_in_a_thread, quick, two_steps]
+
+
+@pytest.fixture
+async def client(database):
+    async with app_on(database, WORKFLOWS, worker=False) as app:
+        yield app
+
+
+@pytest.fixture
+def pipes(tmp_path):
+    return Pipes(tmp_path, "begun", "begun-a", "release-a")
+
+
+async def test_a_worker_executes_the_runs_of_its_workflows(client, database):
+    run = await client.start(quick)
+    with worker(database) as process:
+        assert await run.result(timeout="30s") == process.process.pid
+
+
+async def test_a_worker_that_was_drained_has_left_nothing_ready(client, database):
+    runs = [await client.start(quick) for _ in range(30)]
+    with worker(database, "--drain") as process:
+        assert await process.ends() == 0
+    assert {(await run.info()).state for run in runs} == {RunState.COMPLETED}
+
+
+async def test_a_worker_without_the_workflow_leaves_the_run_alone(client, database):
+    run = await client.start(quick)
+    with worker(database, "--drain", app="tests.cli.other:app") as process:
+        assert await process.ends() == 0
+    assert ((await run.info()).state, len(await run.history())) == (RunState.PENDING, 1)
+
+
+async def test_a_worker_serves_the_queues_that_it_is_given_and_no_others(client, database):
+    run = await client.start(quick, queue="parse")
+    with worker(database, "--drain", "--queues", "eval,default") as process:
+        await process.ends()
+    assert (await run.info()).state is RunState.PENDING
+
+
+async def test_a_worker_serves_the_tenants_that_it_is_given_and_no_others(client, database):
+    run = await client.start(quick, tenant="acme")
+    with worker(database, "--drain", "--tenants", "globex") as process:
+        await process.ends()
+    assert (await run.info()).state is RunState.PENDING
+
+
+async def test_two_workers_may_have_one_label(client, database):
+    with worker(database, "--id", "web") as one, worker(database, "--id", "web") as two:
+        await one.says("worker_started")
+        await two.says("worker_started")
+        assert [view.label for view in await client.workers.list()] == ["web", "web"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_an_idle_worker_with_success(database, number):
+    with worker(database) as process:
+        await process.says("worker_started")
+        process.process.send_signal(number)
+        assert await process.ends() == 0
+
+
+@pytest.mark.parametrize("workflow", [hanging, hanging_in_a_thread, blocking], ids=lambda workflow: workflow.__name__)
+async def test_sigterm_hands_a_run_back_whatever_its_step_does(client, database, pipes, workflow):
+    run = await client.start(workflow, pipes.folder)
+    with worker(database, "--grace", "0s") as process:
+        await pipes.hear("begun")
+        process.process.terminate()
+        assert await process.ends() == 0
+    assert (await run.info()).worker_id is None
+
+
+async def test_another_worker_takes_up_at_once_what_was_handed_back(client, database, pipes):
+    run = await client.start(hanging, pipes.folder)
+    with worker(database, "--grace", "0s", "--lease", "10m") as first:
+        await pipes.hear("begun")
+        first.process.terminate()
+        await first.ends()
+    with worker(database) as second:
+        assert await run.result(timeout="30s") == second.process.pid
+
+
+async def test_a_hand_back_is_no_crash(client, database, pipes):
+    run = await client.start(hanging, pipes.folder)
+    with worker(database, "--grace", "0s") as process:
+        await pipes.hear("begun")
+        process.process.terminate()
+        await process.ends()
+    assert (await run.info()).crashes == 0
+
+
+async def test_a_worker_that_left_is_marked_dead(client, database):
+    with worker(database) as process:
+        await process.says("worker_started")
+        process.process.terminate()
+        await process.ends()
+    assert [view.dead_at is None for view in await client.workers.list()] == [False]
+
+
+async def test_after_sigterm_the_step_under_way_is_recorded_and_no_other_begins(client, database, pipes):
+    run = await client.start(two_steps, pipes.folder)
+    with worker(database, "--grace", "30s") as process:
+        await pipes.hear("begun-a")
+        process.process.terminate()
+        await process.says("worker_stopping")
+        await pipes.release("release-a")
+        assert await process.ends() == 0
+    assert [step.call.name for step in await run.steps()] == ["wait_for_the_test"]
+
+
+async def test_a_second_signal_ends_the_worker_at_once(client, database, pipes):
+    await client.start(hanging, pipes.folder)
+    with worker(database, "--grace", "10m") as process:
+        await pipes.hear("begun")
+        process.process.terminate()
+        await process.says("worker_stopping")
+        process.process.terminate()
+        assert await process.ends() == 128 + signal.SIGTERM
+
+
+async def test_a_signal_while_the_app_is_imported_ends_the_worker(tmp_path, pipes):
+    (tmp_path / "slow.py").write_text(
+        "import threading\nfrom tests.cli.shop import tell\n"
+        f"tell({pipes.folder!r}, 'begun')\nthreading.Event().wait(60)\n"
+    )
+    with worker("sqlite:///unused.db", app=f"{tmp_path}/slow.py") as process:
+        await pipes.hear("begun")
+        process.process.terminate()
+        assert await process.ends() == 0
+
+
+async def test_a_worker_says_in_one_line_what_it_serves(tmp_path):
+    with worker(f"sqlite:///{tmp_path}/app.db", "--queues", "parse,eval", "--concurrency", "3") as process:
+        line = await process.says("worker_started")
+    expected = [f"database=sqlite:///{tmp_path}/app.db", "queues=parse,eval", "quick@1", "concurrency=6"]
+    assert [part for part in expected if part not in line] == []
+
+
+async def test_max_runs_ends_a_worker_after_so_many_runs(client, database):
+    runs = [await client.start(quick) for _ in range(5)]
+    with worker(database, "--max-runs", "2") as process:
+        assert await process.ends() == 0
+    states = [(await run.info()).state for run in runs]
+    assert states.count(RunState.COMPLETED) == 2
+
+
+async def test_a_worker_above_its_memory_leaves(tmp_path):
+    with worker(f"sqlite:///{tmp_path}/app.db", "--max-memory", "1MB") as process:
+        assert await process.ends() == 0
+
+
+WITHOUT_WORKFLOWS = {
+    "no app": ([], "There is no workflow to serve. Name the app with --app"),
+    "no module": (["--app", "absent:app"], "absent cannot be imported: ModuleNotFoundError"),
+    "no file": (["--app", "absent.py:app"], "absent.py cannot be imported: FileNotFoundError"),
+    "no name": (["--app", "tests.cli.shop:absent"], "tests.cli.shop:absent is nothing of that name"),
+    "no app of that name": (["--app", "tests.cli.shop:quick"], "tests.cli.shop:quick is a AsyncWorkflow"),
+    "an empty module": (["--app", "tests.support.empty"], "tests.support.empty knows no workflow"),
+}
+
+
+@pytest.mark.parametrize(("options", "complaint"), WITHOUT_WORKFLOWS.values(), ids=WITHOUT_WORKFLOWS)
+def test_a_worker_without_workflows_says_what_to_do(options, complaint):
+    done = stepfast("worker", *options)
+    assert (done.returncode, complaint in done.stderr) == (2, True), done.stderr
+
+
+def test_an_app_can_be_a_file_without_a_name(tmp_path):
+    (tmp_path / "shop.py").write_text("from tests.cli.shop import app\n")
+    done = stepfast("worker", "--app", "shop.py", "--database", "sqlite:///app.db", "--drain", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_app_can_stand_in_the_project(tmp_path):
+    (tmp_path / "pyproject.toml").write_text('[tool.stepfast]\napp = "tests.cli.shop:app"\n')
+    done = stepfast("worker", "--drain", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_bad_settings_stop_the_worker_before_it_begins():
+    done = stepfast("worker", "--app", "tests.cli.shop:app", STEPFAST_LEASE="soon", STEPFAST_LOG="loud")
+    assert (done.returncode, done.stderr.count("allowed is")) == (2, 2), done.stderr

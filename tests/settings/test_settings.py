@@ -1,0 +1,184 @@
+"""Settings: where a value comes from, and what becomes of one that does not fit."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from stepfast import Invalid, Retry, Stepfast
+from stepfast.settings import SETTINGS, Found, LogSettings, Settings, read_settings
+
+
+def read(tmp_path, environment=None, options=None, project=""):
+    (tmp_path / "pyproject.toml").write_text(project)
+    return read_settings(options, environment or {}, tmp_path)
+
+
+def test_without_any_source_the_defaults_hold(tmp_path):
+    assert replace(read(tmp_path).worker, retry=Retry()) == Settings().worker
+
+
+IN_WORDS = {"", "lease / 3", "host and pid"}
+
+
+@pytest.mark.parametrize("setting", [s for s in SETTINGS if s.default not in IN_WORDS], ids=lambda s: s.name)
+def test_the_default_in_the_table_is_the_default_in_force(setting, tmp_path):
+    assert read(tmp_path, {setting.name: setting.default}) == read(tmp_path)
+
+
+def test_an_option_beats_a_variable(tmp_path):
+    options = {"STEPFAST_TENANT": Found("acme", "--tenant")}
+    assert read(tmp_path, {"STEPFAST_TENANT": "other"}, options).tenant == "acme"
+
+
+def test_a_variable_with_the_prefix_beats_the_plain_one(tmp_path):
+    variables = {"STEPFAST_TENANT_BURST_LIMIT": "5", "TENANT_BURST_LIMIT": "7"}
+    assert read(tmp_path, variables).worker.burst == 5
+
+
+def test_a_plain_variable_beats_the_project(tmp_path):
+    project = "[tool.stepfast]\ntenant_burst_limit = 9\n"
+    assert read(tmp_path, {"TENANT_BURST_LIMIT": "7"}, project=project).worker.burst == 7
+
+
+def test_the_project_beats_the_default(tmp_path):
+    assert read(tmp_path, project='[tool.stepfast]\napp = "shop:app"\n').app == "shop:app"
+
+
+def test_the_nearest_project_counts(tmp_path):
+    folder = tmp_path / "src" / "shop"
+    folder.mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text("[tool.stepfast]\nconcurrency = 7\n")
+    assert read_settings({}, {}, folder).worker.concurrency == 7
+
+
+def test_a_key_of_the_project_may_have_hyphens(tmp_path):
+    assert read(tmp_path, project="[tool.stepfast]\nmax-crashes = 5\n").worker.max_crashes == 5
+
+
+def test_an_empty_variable_counts_as_not_set(tmp_path):
+    assert read(tmp_path, {"STEPFAST_LEASE": ""}) == read(tmp_path)
+
+
+def test_a_name_without_the_prefix_is_read_only_where_it_has_a_history(tmp_path):
+    assert read(tmp_path, {"CONCURRENCY": "7", "LEASE": "1s"}) == read(tmp_path)
+
+
+@pytest.mark.parametrize(("text", "ms"), [("30s", 30_000), ("45", 45_000), ("2m", 120_000), ("1.5", 1_500)])
+def test_a_span_is_text_or_seconds(text, ms, tmp_path):
+    assert read(tmp_path, {"STEPFAST_LEASE": text}).worker.lease_ms == ms
+
+
+def test_the_heartbeat_is_a_third_of_the_lease(tmp_path):
+    assert read(tmp_path, {"STEPFAST_LEASE": "9s"}).worker.heartbeat_ms == 3_000
+
+
+def test_retries_count_apart_from_the_first_attempt(tmp_path):
+    variables = {
+        "WORKER_MAX_RETRIES": "3",
+        "WORKER_RETRY_BACKOFF_BASE_MS": "200",
+        "WORKER_RETRY_BACKOFF_MAX_MS": "5000",
+    }
+    base, cap = timedelta(milliseconds=200), timedelta(seconds=5)
+    assert read(tmp_path, variables).worker.retry == Retry(attempts=4, base=base, cap=cap)
+
+
+def test_a_queue_with_a_concurrency_of_its_own_beats_the_general_one(tmp_path):
+    variables = {"STEPFAST_CONCURRENCY": "50", "WORKER_CONCURRENCY_EVAL_FAST": "2"}
+    worker = read(tmp_path, variables).worker.serving(["parse", "eval-fast"])
+    assert {queue: worker.room_of(queue) for queue in worker.queues} == {"default": 50, "eval-fast": 2, "parse": 50}
+
+
+def test_a_queue_with_a_concurrency_of_its_own_is_served(tmp_path):
+    worker = read(tmp_path, {"WORKER_CONCURRENCY_PARSE": "4"}).worker.serving([])
+    assert worker.queues == ("default", "parse")
+
+
+def test_queues_that_were_named_are_served_and_no_others(tmp_path):
+    worker = read(tmp_path, {"WORKER_CONCURRENCY_PARSE": "4"}).worker
+    assert type(worker)(queues=("eval",)).serving(["parse"]).queues == ("eval",)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("debug,json", LogSettings("debug", "json")),
+        ("json", LogSettings("info", "json")),
+        ("error", LogSettings("error")),
+    ],
+)
+def test_the_log_has_a_level_a_format_or_both(text, expected, tmp_path):
+    assert read(tmp_path, {"STEPFAST_LOG": text}).log == expected
+
+
+BAD = {
+    "STEPFAST_CONCURRENCY": "0",
+    "STEPFAST_LEASE": "soon",
+    "STEPFAST_POLL": "-1s",
+    "STEPFAST_ENV": "staging",
+    "STEPFAST_LOG": "loud",
+    "STEPFAST_MAX_CRASHES": "many",
+    "STEPFAST_WORKER_CONCURRENCY_PARSE": "x",
+    "WORKER_MAX_RETRIES": "-1",
+}
+
+
+@pytest.mark.parametrize(("name", "value"), BAD.items())
+def test_a_bad_value_is_refused_with_its_name_and_what_is_allowed(name, value, tmp_path):
+    with pytest.raises(Invalid, match=rf"{name} is '{value}'; allowed is .+\."):
+        read(tmp_path, {name: value})
+
+
+def test_all_bad_values_are_named_at_once(tmp_path):
+    with pytest.raises(Invalid) as refused:
+        read(tmp_path, BAD)
+    assert [name for name in BAD if name not in str(refused.value)] == []
+
+
+def test_a_bad_value_of_the_project_is_refused_with_its_file(tmp_path):
+    with pytest.raises(Invalid, match=r"\[tool.stepfast\] lease in .*pyproject.toml is 'soon'"):
+        read(tmp_path, project='[tool.stepfast]\nlease = "soon"\n')
+
+
+def test_a_heartbeat_that_is_too_seldom_for_the_lease_is_refused(tmp_path):
+    with pytest.raises(Invalid, match="STEPFAST_HEARTBEAT is '20s'; allowed is at most half of the lease"):
+        read(tmp_path, {"STEPFAST_HEARTBEAT": "20s"})
+
+
+def test_an_unknown_name_comes_with_the_nearest_known_one(tmp_path):
+    settings = read(tmp_path, {"STEPFAST_CONCURENCY": "7"})
+    assert settings.unknown == (("STEPFAST_CONCURENCY", "STEPFAST_CONCURRENCY"),)
+
+
+def test_an_unknown_key_of_the_project_comes_with_the_nearest_known_name(tmp_path):
+    assert read(tmp_path, project="[tool.stepfast]\nleese = 1\n").unknown == (("STEPFAST_LEESE", "STEPFAST_LEASE"),)
+
+
+def test_names_of_parts_to_come_are_known(tmp_path):
+    assert read(tmp_path, {"STEPFAST_API_KEY": "x", "STEPFAST_WORKFLOW_RUNTIME": "compat"}).unknown == ()
+
+
+def test_an_app_tells_of_an_unknown_name(monkeypatch, caplog):
+    monkeypatch.setenv("STEPFAST_TENNANT", "acme")
+    with caplog.at_level(logging.WARNING, "stepfast"):
+        Stepfast()
+    assert "setting_unknown name=STEPFAST_TENNANT nearest=STEPFAST_TENANT" in caplog.text
+
+
+def test_an_app_is_refused_a_bad_value(monkeypatch):
+    monkeypatch.setenv("STEPFAST_POLL", "often")
+    with pytest.raises(Invalid, match="STEPFAST_POLL"):
+        Stepfast()
+
+
+def test_an_app_takes_its_database_from_the_variable(monkeypatch):
+    monkeypatch.setenv("STEPFAST_DATABASE_URL", "sqlite:///other.db")
+    assert Stepfast().database == "sqlite:///other.db"
+
+
+def test_a_database_that_was_given_beats_the_variable(monkeypatch):
+    monkeypatch.setenv("STEPFAST_DATABASE_URL", "sqlite:///other.db")
+    assert Stepfast("sqlite:///own.db").database == "sqlite:///own.db"

@@ -1,0 +1,156 @@
+"""The work that a hot call causes, counted in pages of the database: it follows the batch, however old the plan is.
+
+A plan is made once for a session. The worst moment for it is when the tables have just been vacuumed and are empty, as
+every way through them then costs the same.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import AsyncIterator, Sequence
+
+import asyncpg
+import pytest
+
+from stepfast.kernel.decisions import HeldRun, NewRun
+from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.ports import Claim, DeadRun, QueueRoom, Upkeep
+from stepfast.stores.postgres import claiming, starting, workers
+from stepfast.stores.postgres.saving import save_call
+from stepfast.stores.postgres.store import PostgresStore
+from tests.stores.harness import Harness, end, step
+from tests.stores.postgres import asking, bare, opened
+
+BACKLOG = 20_000
+BATCH = 50
+# Fifty rows in a handful of indexes each, with room for deep trees; a scan of the backlog reads many times as much.
+MOST_PAGES = BATCH * 60
+
+TABLES = ("run", "task", "step", "event", "outcome", "wait", "inbox", "idempotency", "generation", "worker")
+
+FILL = """
+insert into stepfast.task (run_id, queue, tenant, code, place, state, since_at)
+select ('01930000-0000-7000-8000-' || lpad(to_hex(i), 12, '0'))::uuid, 'default', 't' || i % 500,
+       case when i % 10 = 0 then 'other@1' else 'order@1' end, i, 'ready', 0
+  from generate_series(1, $1::integer) i;
+"""
+FILL_RUNS = """
+insert into stepfast.run (run_id, tenant, workflow, version, kind, queue, code, priority, input, queued_at)
+select run_id, tenant, 'order', 1, 'workflow', queue, code, 0, '{}', 0 from stepfast.task
+    on conflict do nothing;
+"""
+FILL_EVENTS = """
+insert into stepfast.event (run_id, seq, tenant, generation, type, at, token)
+select run_id, 1, tenant, 1, 'queued', 0, 0 from stepfast.task
+    on conflict do nothing;
+"""
+
+
+class Session:
+    """One session of the server whose plans were made when the tables were empty."""
+
+    def __init__(self, connection: asyncpg.Connection, store: PostgresStore) -> None:
+        self.connection = connection
+        self.harness: Harness = bare(store)
+        self.worker_id = WorkerId(str(uuid.uuid4()))
+
+    async def pages(self, statement: str, arguments: Sequence[object]) -> int:
+        """How many pages a call touches, with all that the functions in it do."""
+        text = await self.connection.fetchval(f"explain (analyze, buffers, format json) {statement}", *arguments)
+        plan = json.loads(text)[0]["Plan"]
+        return int(plan["Shared Hit Blocks"]) + int(plan["Shared Read Blocks"])
+
+    def claim(self, tenants: list[str] | None = None) -> tuple[str, list[object]]:
+        request = Claim(self.worker_id, [QueueRoom("default", BATCH, "t3")], ["order@1"], 5, tenants)
+        return claiming.CLAIM, claiming.claim_arguments(request)
+
+    def start(self, count: int) -> tuple[str, list[object]]:
+        runs: list[NewRun] = [self.harness.new_run(key=f"k{next(self.harness.counter)}") for _ in range(count)]
+        return starting.START, starting.start_arguments(runs, self.worker_id, False)
+
+    def upkeep(self) -> tuple[str, list[object]]:
+        return workers.UPKEEP, workers.upkeep_arguments(Upkeep(True, 3, BATCH, DeadRun("", "", "")))
+
+    async def held(self) -> list[HeldRun]:
+        statement, arguments = self.claim()
+        return claiming.claimed(await self.connection.fetch(statement, *arguments)).runs
+
+    async def warm_up(self) -> None:
+        """Use every statement as often as it takes for the session to settle on its plan."""
+        nobody = [RunId(str(uuid.uuid4()))]
+        for _ in range(7):
+            for statement, arguments in (self.claim(), self.claim(["t1", "t2"]), self.upkeep()):
+                await self.connection.fetch(statement, *arguments)
+            await self.connection.fetch(claiming.RECORDS, nobody)
+            await self.connection.fetch(workers.BEAT, self.worker_id)
+            await self.connection.fetch(workers.RETIRE, nobody[0])
+        for _ in range(7):
+            await self.connection.fetch(*_flat(self.start(1)))
+            await self.connection.execute("delete from stepfast.task")
+
+
+def _flat(call: tuple[str, Sequence[object]]) -> list[object]:
+    return [call[0], *call[1]]
+
+
+@pytest.fixture
+async def session(postgres_url) -> AsyncIterator[Session]:
+    async with opened(postgres_url) as store, asking(postgres_url) as connection:
+        session = Session(connection, store)
+        for table in TABLES:
+            await connection.execute(f"alter table stepfast.{table} set (autovacuum_enabled = off)")
+            await connection.execute(f"vacuum analyze stepfast.{table}")
+        await session.harness.enrol(session.worker_id)
+        await session.warm_up()
+        await connection.execute(FILL, BACKLOG)
+        await connection.execute(FILL_RUNS)
+        await connection.execute(FILL_EVENTS)
+        yield session
+
+
+async def test_a_claim_reads_what_it_takes(session):
+    assert await session.pages(*session.claim()) < MOST_PAGES
+
+
+async def test_a_claim_for_some_tenants_reads_what_it_takes(session):
+    assert await session.pages(*session.claim(["t1", "t2"])) < MOST_PAGES
+
+
+async def test_a_claim_that_takes_nothing_reads_next_to_nothing(session):
+    statement, arguments = session.claim()
+    arguments[4] = ["unknown@1"]
+    assert await session.pages(statement, arguments) < 100
+
+
+async def test_a_start_reads_what_it_stores(session):
+    assert await session.pages(*session.start(BATCH)) < MOST_PAGES
+
+
+async def test_saving_reads_what_it_saves(session):
+    held = await session.held()
+    assert len(held) == BATCH
+    for decide in (step, end):
+        assert await session.pages(*save_call([decide(run) for run in held], False)) < MOST_PAGES
+
+
+async def test_a_heartbeat_reads_what_is_held(session):
+    await session.held()
+    assert await session.pages(workers.BEAT, [session.worker_id]) < MOST_PAGES
+
+
+async def test_a_worker_that_leaves_reads_what_it_held(session):
+    await session.held()
+    assert await session.pages(workers.RETIRE, [session.worker_id]) < MOST_PAGES
+
+
+async def test_upkeep_reads_what_the_dead_held(session):
+    await session.held()
+    await session.connection.execute("update stepfast.worker set dead_at = 1")
+    assert await session.pages(*session.upkeep()) < MOST_PAGES
+
+
+async def test_records_are_found_by_their_runs(session):
+    held = await session.held()
+    await session.connection.fetch(*_flat(save_call([step(run) for run in held], False)))
+    assert await session.pages(claiming.RECORDS, [[run.run_id for run in held[:5]]]) < 100
