@@ -1,7 +1,8 @@
 """A worker process to be killed: it leaves a trace of every body that really ran, and dies where it is told to.
 
-Called as `python -m tests.faults.victim OPTIONS` with a JSON object: database, trace, die_at (run number and step number),
-wait_at (the same: the body waits there for the file `gate`), broken (a guard to take out), start (how many runs to start).
+Called as `python -m tests.faults.victim OPTIONS` with a JSON object: database, trace, start (how many runs to start),
+die_at (run number and step number), wait_at (the same: the body waits there for the file `gate`), broken (a guard to
+take out).
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class Session:
 
     def start(self, count: int) -> tuple[str, list[object]]:
         runs: list[NewRun] = [self.harness.new_run(key=f"k{next(self.harness.counter)}") for _ in range(count)]
-        return starting.START, starting.start_arguments(runs, self.worker_id, False)
+        return starting.start_call(runs, self.worker_id, False)
 
     def upkeep(self) -> tuple[str, list[object]]:
         return workers.UPKEEP, workers.upkeep_arguments(Upkeep(True, 3, BATCH, DeadRun("", "", "")))

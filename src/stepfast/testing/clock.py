@@ -12,7 +12,7 @@ START = Instant(1_750_000_000_000)
 
 
 class VirtualClock:
-    """Time for tests: whoever sleeps by it wakes when the test has moved it far enough, in the order of their moments."""
+    """Time for tests: whoever sleeps by it wakes when the test has moved it far enough, the earliest first."""
 
     def __init__(self, start: Instant = START) -> None:
         self._now = start

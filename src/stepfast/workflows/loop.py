@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 from asyncio import events
 from collections import deque
@@ -66,21 +65,29 @@ class RunLoop(asyncio.AbstractEventLoop):
 
     def drain(self, callbacks: int) -> None:
         """Let closed code unwind: run what is ready, without handing out anything more."""
-        self._as_running(lambda: self._run_ready(callbacks))
+        outer = self._enter()
+        try:
+            self._run_ready(callbacks)
+        finally:
+            self._leave(outer)
 
     def _drive(self) -> None:
         self._scheduled = False
-        self._as_running(self._run_until_quiet)
+        outer = self._enter()
+        try:
+            self._run_until_quiet()
+        finally:
+            self._leave(outer)
 
-    def _as_running(self, body: Callable[[], object]) -> None:
+    def _enter(self) -> asyncio.AbstractEventLoop | None:
         outer = events._get_running_loop()
         events._set_running_loop(self)
         self._driving = True
-        try:
-            body()
-        finally:
-            self._driving = False
-            events._set_running_loop(outer)
+        return outer
+
+    def _leave(self, outer: asyncio.AbstractEventLoop | None) -> None:
+        self._driving = False
+        events._set_running_loop(outer)
 
     def _run_until_quiet(self) -> None:
         budget = CALLBACKS_PER_TURN
@@ -98,13 +105,12 @@ class RunLoop(asyncio.AbstractEventLoop):
             handle = ready.popleft()
             ran += 1
             if not handle.cancelled():
-                self._run_callback(handle)
+                try:
+                    handle._run()
+                except SystemExit:
+                    # The task whose code raised it keeps it as its result; raised further it would end the worker.
+                    continue
         return ran
-
-    def _run_callback(self, handle: asyncio.Handle) -> None:
-        # A task whose code raises SystemExit keeps it as its result and raises it again; that would end the worker.
-        with contextlib.suppress(SystemExit):
-            handle._run()
 
     def call_soon(
         self,

@@ -8,8 +8,9 @@ from itertools import chain
 
 from stepfast.kernel.decisions import Decision, HandBack, Park
 from stepfast.kernel.ports import Saving
+from stepfast.stores.postgres.columns import Column, Columns, call_with
 from stepfast.stores.postgres.driver import Row
-from stepfast.stores.postgres.starting import RUN_COLUMNS, Column, named_arguments, run_columns
+from stepfast.stores.postgres.starting import RUN_COLUMNS, run_columns
 
 # By the numbers that `stepfast.save` answers with; what an earlier call has saved is saved.
 _ANSWERS = (Saving.LOST, Saving.SAVED, Saving.WOKEN, Saving.SAVED)
@@ -18,12 +19,13 @@ _ANSWERS = (Saving.LOST, Saving.SAVED, Saving.WOKEN, Saving.SAVED)
 _NO_TOKEN = -1
 
 
-def save_call(decisions: Sequence[Decision], again: bool) -> tuple[str, list[Column]]:
+def save_call(decisions: Sequence[Decision], again: bool) -> tuple[str, list[object]]:
     """The statement that saves a batch, and its arguments."""
     parts = {name: columns for name, turn in _PARTS.items() if (columns := turn(decisions))}
     if again:
         parts["again"] = [[decision.first_event for decision in decisions]]
-    return _statement(tuple(parts)), list(chain.from_iterable(parts.values()))
+    arguments, values = call_with(_columns_of(tuple(parts)), list(chain.from_iterable(parts.values())))
+    return f"select stepfast.save({arguments})", values
 
 
 def savings(rows: Sequence[Row]) -> list[Saving]:
@@ -215,6 +217,5 @@ _COLUMNS: dict[str, tuple[tuple[str, str], ...]] = {
 
 
 @cache
-def _statement(parts: tuple[str, ...]) -> str:
-    columns = chain.from_iterable(_COLUMNS[name] for name in parts)
-    return f"select stepfast.save({named_arguments(columns)})"
+def _columns_of(parts: tuple[str, ...]) -> Columns:
+    return tuple(chain.from_iterable(_COLUMNS[name] for name in parts))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from stepfast.kernel.decisions import NewRun, Started
 from stepfast.kernel.ids import WorkerId
+from stepfast.stores.postgres.columns import Column, call_with
 from stepfast.stores.postgres.driver import Row
-
-Column = Sequence[object]
 
 # The columns of new runs, in the order of `run_columns`.
 RUN_COLUMNS = (
@@ -40,18 +39,6 @@ RUN_COLUMNS = (
 )
 
 
-def named_arguments(columns: Iterable[tuple[str, str]]) -> str:
-    """The arguments of a function call, by name: `n_id => $1::uuid[], ...`."""
-    return ", ".join(f"{name} => ${number}::{kind}" for number, (name, kind) in enumerate(columns, start=1))
-
-
-START = (
-    "select stands::text[], own, tokens, moments from stepfast.start_runs("
-    + named_arguments((*RUN_COLUMNS, ("n_holder", "uuid"), ("n_again", "boolean")))
-    + ", n_wanted => null)"
-)
-
-
 def run_columns(runs: Sequence[NewRun]) -> list[Column]:
     """Runs turned on their side."""
     *columns, joins, leave, lane, actor, correlation, causation, thread, subject, tags, metadata = zip(
@@ -70,6 +57,11 @@ def started(answer: Sequence[Row]) -> list[Started]:
     return [Started(*row) for row in zip(*answer[0], strict=True)]
 
 
-def start_arguments(runs: Sequence[NewRun], holder: WorkerId | None, again: bool) -> list[object]:
-    """The arguments of `START`."""
-    return [*run_columns(runs), holder, again]
+def start_call(runs: Sequence[NewRun], holder: WorkerId | None, again: bool) -> tuple[str, list[object]]:
+    """The statement that stores new runs, and its arguments."""
+    columns, values = call_with(RUN_COLUMNS, run_columns(runs))
+    last = len(RUN_COLUMNS)
+    return (
+        f"select stands::text[], own, tokens, moments from stepfast.start_runs({columns}, "
+        f"n_holder => ${last + 1}::uuid, n_again => ${last + 2}::boolean, n_wanted => null)"
+    ), [*values, holder, again]

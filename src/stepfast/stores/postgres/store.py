@@ -84,8 +84,8 @@ class PostgresStore:
         """Store new runs, answering each in order; `again` as in `save`."""
         if not runs:
             return []
-        arguments = starting.start_arguments(runs, holder, again)
-        return starting.started(await self._commits.fetch(starting.START, arguments))
+        statement, arguments = starting.start_call(runs, holder, again)
+        return starting.started(await self._commits.fetch(statement, arguments))
 
     async def claim(self, request: Claim) -> Claimed:
         """Lease ready runs to a worker."""

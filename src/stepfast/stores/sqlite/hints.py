@@ -1,4 +1,4 @@
-"""Hints between the processes on one file: datagrams to sockets in a folder beside it. One that gets lost costs a poll."""
+"""Hints between the processes on one file: datagrams to sockets in a folder beside it; a lost one costs a poll."""
 
 from __future__ import annotations
 
