@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from stepfast.worker.settings import WorkerSettings
     from stepfast.workflows.functions import workflow
     from stepfast.workflows.steps import step
+    from stepfast.workflows.waiting import receive, sleep
 
 __version__ = "0.1.0"
 
@@ -54,6 +55,8 @@ __all__ = [
     "WaitTimeout",
     "WorkerSettings",
     "WrongCall",
+    "receive",
+    "sleep",
     "step",
     "workflow",
 ]
@@ -67,6 +70,8 @@ _HOMES = {
     "StepState": "stepfast.kernel.states",
     "Stepfast": "stepfast.app",
     "WorkerSettings": "stepfast.worker.settings",
+    "receive": "stepfast.workflows.waiting",
+    "sleep": "stepfast.workflows.waiting",
     "step": "stepfast.workflows.steps",
     "workflow": "stepfast.workflows.functions",
 }

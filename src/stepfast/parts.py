@@ -6,13 +6,13 @@ import asyncio
 from typing import Any
 
 from stepfast.engine.committer import Committer
-from stepfast.engine.hints import ENDED, Hints, ready
+from stepfast.engine.hints import ENDED, Hints, look, ready
 from stepfast.engine.results import Results
 from stepfast.engine.starting import Starter
 from stepfast.kernel.decisions import HeldRun, NewRun, Started
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.ids import RunId, WorkerId
-from stepfast.kernel.ports import Clock, Store
+from stepfast.kernel.ports import Clock, Delivered, Store
 from stepfast.kernel.views import OutcomeView
 from stepfast.runs import Run
 from stepfast.starts import StartAnswer
@@ -41,6 +41,7 @@ class Parts:
         self._starter.open()
         self._hints.on_ended = self._results.look_now
         self._hints.on_ready = self._work_is_ready
+        self._hints.on_look = self._look
         await self._hints.open()
 
     async def close(self) -> None:
@@ -98,7 +99,7 @@ class Parts:
         return StartAnswer(self.handle(answer.run_id, known_here=False), answer.fresh)
 
     def handle(self, run_id: RunId, known_here: bool) -> Run[Any]:
-        return Run(run_id, self.store, self._results, self._registry, known_here)
+        return Run(run_id, self.store, self._results, self._registry, known_here, self._delivered)
 
     def _holder_for(self, queue: str, number: int) -> WorkerId | None:
         """The worker here that can take so many runs of a queue at their birth, if there is one."""
@@ -116,6 +117,18 @@ class Parts:
     def _announce(self, queue: str) -> None:
         self._work_is_ready(queue)
         self._hints.send(ready(queue))
+
+    def _delivered(self, run_id: RunId, delivered: Delivered) -> None:
+        """Something was brought to a run: whoever holds it looks, or else somebody may take it up."""
+        if delivered.worker_id is None:
+            self._announce(delivered.queue)
+        else:
+            self._look(run_id)
+            self._hints.send(look(run_id))
+
+    def _look(self, run_id: str) -> None:
+        for worker in self._workers:
+            worker.look(run_id)
 
     def _work_is_ready(self, queue: str) -> None:
         for worker in self._workers:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
 
 from stepfast.engine.results import Ended, Results
 from stepfast.kernel.durations import Duration, span_ms
 from stepfast.kernel.errors import NotFound, RunCancelled, RunFailed, WaitTimeout
 from stepfast.kernel.ids import RunId
-from stepfast.kernel.ports import Store
-from stepfast.kernel.states import RunState
+from stepfast.kernel.ports import Delivered, Delivery, Store
+from stepfast.kernel.states import RunState, check_move
+from stepfast.kernel.texts import check_optional_text, check_text
 from stepfast.kernel.views import EventView, OutcomeView, RunView, StepView
 from stepfast.workflows import failures
+from stepfast.workflows.codec import ValueCodec, digest
 from stepfast.workflows.registry import Registry
+from stepfast.workflows.wait_calls import SIGNAL
 
 T = TypeVar("T")
 
@@ -23,7 +26,15 @@ T = TypeVar("T")
 class Run(Generic[T]):
     """One durable execution of a workflow."""
 
-    def __init__(self, run_id: RunId, store: Store, results: Results, registry: Registry, known_here: bool) -> None:
+    def __init__(
+        self,
+        run_id: RunId,
+        store: Store,
+        results: Results,
+        registry: Registry,
+        known_here: bool,
+        delivered: Callable[[RunId, Delivered], None],
+    ) -> None:
         self.id: str = run_id
         self._run_id = run_id
         self._store = store
@@ -31,6 +42,7 @@ class Run(Generic[T]):
         self._registry = registry
         self._ended: Ended = results.watch(run_id)
         self._known_here = known_here
+        self._delivered = delivered
 
     def __repr__(self) -> str:
         return f"<run {self.id}>"
@@ -54,7 +66,7 @@ class Run(Generic[T]):
         """The run as it stands now."""
         view = await self._store.run(None, self._run_id)
         if view is None:
-            raise NotFound(f"Run {self.id} not found. List runs with `stepfast runs list`.")
+            raise self._not_found()
         return view
 
     async def steps(self) -> list[StepView]:
@@ -66,6 +78,29 @@ class Run(Generic[T]):
         """The run's events after number `after`."""
         await self.info()
         return await self._store.events(self._run_id, after, limit)
+
+    async def signal(self, name: str, value: Any = None, *, key: str | None = None, actor: str | None = None) -> None:
+        """Send something to the run; it is on disk when this returns, and kept until the run's code takes it."""
+        codec = ValueCodec(Any if value is None else type(value), f"The value of signal {name!r}")
+        text = codec.encode(value)
+        delivery = Delivery(
+            run_id=self._run_id,
+            tenant=None,
+            kind=SIGNAL,
+            name=check_text("The signal's name", name),
+            value=text,
+            actor=check_optional_text("actor", actor),
+            key=check_optional_text("key", key),
+            digest=digest(f"{self.id}:{name}:{text}"),
+        )
+        delivered = await self._store.deliver(delivery)
+        if delivered.state is None:
+            raise self._not_found()
+        check_move(self.id, delivered.state, "signal")
+        self._delivered(self._run_id, delivered)
+
+    def _not_found(self) -> NotFound:
+        return NotFound(f"Run {self.id} not found. List runs with `stepfast runs list`.")
 
     async def _value_of(self, outcome: OutcomeView) -> T:
         if outcome.state is RunState.CANCELLED:

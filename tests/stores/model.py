@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from stepfast.kernel.decisions import CallId, Decision, HandBack, Joins, NewRun, Park, Record, Started, Wait
+from stepfast.kernel.decisions import CallId, Decision, Fence, HandBack, Joins, NewRun, Park, Record, Started, Wait
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import KeyReused, RowsRefused
 from stepfast.kernel.events import EventType
@@ -53,7 +53,8 @@ class Open:
 
     @property
     def is_decided(self) -> bool:
-        return self.got >= self.wait.need or self.failed > self.wait.spare
+        is_over = self.got + self.failed >= self.wait.total
+        return self.got >= self.wait.need or self.failed > self.wait.spare or is_over
 
 
 @dataclass
@@ -237,35 +238,38 @@ class Model:
         return [task for task in line if task.crashes == level][:most]
 
     def save(self, decisions: Sequence[Decision]) -> list[Saving]:
-        self._check_children(decisions)
-        answers, released, ends = [], set(), []
-        for decision in decisions:
-            answer = Saving.LOST if decision.fence.run_id in released else self._judge(decision)
-            answers.append(answer)
-            if decision.release is not None or decision.outcome is not None:
-                released.add(decision.fence.run_id)
-            if answer is Saving.SAVED:
-                self._write(decision)
-                if decision.outcome is not None and decision.outcome.joins is not None:
-                    ends.append((decision.outcome.joins, decision.outcome.state))
-        self._count(ends)
-        return answers
-
-    def _check_children(self, decisions: Sequence[Decision]) -> None:
-        saved = [decision for decision in decisions if self._judge(decision) is Saving.SAVED]
+        answers = list(self._answers(decisions))
+        saved = [decision for decision, answer in zip(decisions, answers, strict=True) if answer is Saving.SAVED]
         try:
             self._check_keys([child for decision in saved for child in decision.children])
         except KeyReused:
             raise RowsRefused from None
+        for decision in saved:
+            self._write(decision)
+        ends = [decision.outcome for decision in saved if decision.outcome is not None]
+        self._count([(end.joins, end.state) for end in ends if end.joins is not None])
+        return answers
+
+    def _answers(self, decisions: Sequence[Decision]) -> Iterator[Saving]:
+        """Nothing counts that follows a decision by which its run was ended or given away."""
+        given_away = set()
+        for decision in decisions:
+            yield Saving.LOST if decision.fence in given_away else self._judge(decision)
+            if decision.release is not None or decision.outcome is not None:
+                given_away.add(decision.fence)
 
     def _judge(self, decision: Decision) -> Saving:
-        run_id, token, worker_id = decision.fence
-        task = self.lives[run_id].task
-        if task is None or (task.token, task.worker_id) != (token, worker_id):
+        if not self.holds(decision.fence):
             return Saving.LOST
-        if isinstance(decision.release, Park) and decision.release.wakes != task.wakes:
+        task = self.lives[decision.fence.run_id].task
+        if task is not None and isinstance(decision.release, Park) and decision.release.wakes != task.wakes:
             return Saving.WOKEN
         return Saving.SAVED
+
+    def holds(self, fence: Fence) -> bool:
+        """Whether whoever has this fence may write."""
+        task = self.lives[fence.run_id].task
+        return task is not None and (task.token, task.worker_id) == (fence.token, fence.worker_id)
 
     def _write(self, decision: Decision) -> None:
         life, token = self.lives[decision.fence.run_id], decision.fence.token

@@ -13,11 +13,17 @@ APART_S = 0.005
 
 ENDED = "ended"
 READY = "ready:"
+LOOK = "look:"
 
 
 def ready(queue: str) -> str:
     """The topic of new work in a queue."""
     return f"{READY}{queue}"
+
+
+def look(run_id: str) -> str:
+    """The topic of something that came for a run while it is held."""
+    return f"{LOOK}{run_id}"
 
 
 class Hints:
@@ -29,6 +35,7 @@ class Hints:
         self._sender: asyncio.Task[None] | None = None
         self.on_ended: Callable[[], None] = lambda: None
         self.on_ready: Callable[[str], None] = lambda queue: None
+        self.on_look: Callable[[str], None] = lambda run_id: None
 
     async def open(self) -> None:
         await self._store.hear(self._heard)
@@ -61,3 +68,5 @@ class Hints:
             self.on_ended()
         elif topic.startswith(READY):
             self.on_ready(topic.removeprefix(READY))
+        elif topic.startswith(LOOK):
+            self.on_look(topic.removeprefix(LOOK))

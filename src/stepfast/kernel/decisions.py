@@ -64,6 +64,12 @@ class Wait(NamedTuple):
     due_in_ms: int | None = None
     need: int = 1
     spare: int = 0
+    settles: bool = False
+
+    @property
+    def total(self) -> int:
+        """How many children there are; where all shall settle, `need` is one more, so that it is never met before."""
+        return self.need + self.spare if not self.settles else self.spare
 
 
 class OpenWait(NamedTuple):
@@ -75,13 +81,14 @@ class OpenWait(NamedTuple):
     due_at: Instant | None
     need: int
     spare: int
+    total: int
     got: int
     failed: int
 
     @property
     def is_joined(self) -> bool:
-        """Whether a join is decided: enough children came to a good end, or no longer can."""
-        return self.got >= self.need or self.failed > self.spare
+        """Whether a join is decided: enough children came to a good end, no longer can, or all have ended."""
+        return self.got >= self.need or self.failed > self.spare or self.got + self.failed >= self.total
 
 
 class Message(NamedTuple):

@@ -64,6 +64,15 @@ class HeldRuns:
         listed = {(holding.run_id, holding.token) for holding in holdings}
         return [run for run in self if self._since_beat[run.run_id] < beat and (run.run_id, run.token) not in listed]
 
+    def get(self, run_id: str) -> HeldRun | None:
+        """A run, if it is held here."""
+        return self._runs.get(RunId(run_id))
+
+    def woken(self, holdings: Collection[Holding]) -> list[HeldRun]:
+        """The runs for which something has come that their code has not seen."""
+        risen = [(self._runs.get(holding.run_id), holding) for holding in holdings]
+        return [run for run, holding in risen if run and run.token == holding.token and holding.wakes > run.wakes]
+
     def unknown(self, holdings: Collection[Holding]) -> set[Holding]:
         """What the store says is held here and is not: a claim or a birth whose answer was lost."""
         return {holding for holding in holdings if holding.run_id not in self._runs}

@@ -144,6 +144,12 @@ class Worker:
         """Something may be ready: look now rather than at the next poll."""
         self._claims.wake()
 
+    def look(self, run_id: str) -> None:
+        """Something has come for a run that may be held here."""
+        run = self._held.get(run_id)
+        if run is not None:
+            self._executor.look(run)
+
     def serves(self, queue: str) -> bool:
         """Whether this worker takes runs of a queue."""
         return queue in self._settings.queues
@@ -190,6 +196,8 @@ class Worker:
         """A heartbeat was answered: compare what the store says is held here with what is."""
         for run in self._held.lost(beat.holdings, number):
             self._executor.stop(run, LeaseLost("Another worker or a command has taken it."))
+        for run in self._held.woken(beat.holdings):
+            self._executor.look(run)
         self._run_errand(self._lease.give_back_unknown(self._held.unknown(beat.holdings)))
 
     def _run_errand(self, errand: Coroutine[Any, Any, None]) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from stepfast.kernel import rules
 from stepfast.kernel.decisions import CallId, Decision, HeldRun, History, Record
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.errors import NonDeterminism
+from stepfast.kernel.errors import NonDeterminism, StepfastError
 from stepfast.kernel.ports import Clock, Recorder, Store, Woken
 from stepfast.kernel.replay import Replay, check_all_claimed
 from stepfast.kernel.retry import Retry
@@ -202,10 +202,15 @@ class RunContext:
     def look(self) -> None:
         """Something may have come for the run: read it."""
         if not self._closed:
-            self.outer.create_task(self._look(), name="stepfast-look")
+            self.outer.create_task(self.look_now(), name="stepfast-look")
 
-    async def _look(self) -> None:
-        look = await self.host.store.look(self.run.run_id)
+    async def look_now(self) -> None:
+        """Read what has come for the run, and let those look who wait for it."""
+        try:
+            look = await self.host.store.look(self.run.run_id)
+        except StepfastError as error:
+            self.stop(error)
+            return
         if look is None or self._closed:
             return
         self.run.wakes = look.wakes

@@ -99,7 +99,10 @@ def _dead_letters(decisions: Sequence[Decision]) -> list[Column]:
 def _opened(decisions: Sequence[Decision]) -> list[Column]:
     waits = [(of, wait) for of, decision in enumerate(decisions, start=1) for wait in decision.opened]
     rows = [
-        (of, wait.wait_id, wait.kind, wait.name, wait.call.path, wait.call.nth, wait.due_in_ms, wait.need, wait.spare)
+        (
+            *(of, wait.wait_id, wait.kind, wait.name, wait.call.path, wait.call.nth),
+            *(wait.due_in_ms, wait.need, wait.spare, wait.total),
+        )
         for of, wait in waits
     ]
     return list(zip(*rows, strict=True))
@@ -207,6 +210,7 @@ _COLUMNS: dict[str, tuple[tuple[str, str], ...]] = {
         ("w_due_in", "bigint[]"),
         ("w_need", "integer[]"),
         ("w_spare", "integer[]"),
+        ("w_total", "integer[]"),
     ),
     "closed": (("c_of", "integer[]"), ("c_id", "integer[]")),
     "taken": (("i_of", "integer[]"), ("i_n", "integer[]")),

@@ -47,7 +47,7 @@ select path, name, count, kind, state, attempt, digest, input, value, error, sta
 
 -- name: list_waits
 -- What a run waits for.
-select wait_id, kind, name, due_at, need, spare, got, failed
+select wait_id, kind, name, due_at, need, spare, total, got, failed
   from stepfast.wait
  where run_id = :run_id
  order by wait_id;

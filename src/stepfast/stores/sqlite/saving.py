@@ -7,7 +7,7 @@ from typing import assert_never
 
 import apsw
 
-from stepfast.kernel.decisions import Decision, HandBack, Park
+from stepfast.kernel.decisions import Decision, HandBack, Park, Wait
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import KeyReused, RowsRefused
 from stepfast.kernel.ids import RunId, WorkerId
@@ -102,7 +102,7 @@ class Batch:
         for wait in decision.opened:
             due_at = None if wait.due_in_ms is None else self._now + wait.due_in_ms
             row = (run_id, wait.wait_id, decision.tenant, decision.generation, wait.kind.value, wait.name)
-            rows["open_wait"].append((*row, wait.call.path, wait.call.nth, self._now, due_at, wait.need, wait.spare))
+            rows["open_wait"].append((*row, wait.call.path, wait.call.nth, self._now, due_at, *_join_of(wait)))
         for child in decision.children:
             self._children.add(child)
 
@@ -148,3 +148,7 @@ class Batch:
 def _holders(connection: apsw.Connection, run_ids: set[RunId]) -> dict[RunId, Holder]:
     rows = fetch_each(connection, SQL["fence"], [(run_id,) for run_id in run_ids])
     return {run_id: (token, worker_id, wakes) for run_id, token, worker_id, wakes in rows}
+
+
+def _join_of(wait: Wait) -> tuple[int, int, int]:
+    return wait.need, wait.spare, wait.total

@@ -132,6 +132,7 @@ create table stepfast.wait (
     due_at bigint,
     need integer not null default 1,
     spare integer not null default 0,
+    total integer not null default 1,
     got integer not null default 0,
     failed integer not null default 0,
     primary key (run_id, wait_id)

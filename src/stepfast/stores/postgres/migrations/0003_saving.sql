@@ -25,8 +25,9 @@ begin
            set got = w.got + ended.got,
                failed = w.failed + ended.failed
          where w.run_id = ended.parent_id and w.wait_id = ended.wait_id
-        returning (w.got >= w.need or w.failed > w.spare)
-              and not (w.got - ended.got >= w.need or w.failed - ended.failed > w.spare)
+        returning (w.got >= w.need or w.failed > w.spare or w.got + w.failed >= w.total)
+              and not (w.got - ended.got >= w.need or w.failed - ended.failed > w.spare
+                       or w.got + w.failed - ended.got - ended.failed >= w.total)
              into decided;
         if decided then
             update stepfast.task t
@@ -95,6 +96,7 @@ create function stepfast.save(
     w_due_in bigint[] default '{}',
     w_need integer[] default '{}',
     w_spare integer[] default '{}',
+    w_total integer[] default '{}',
     c_of integer[] default '{}',
     c_id integer[] default '{}',
     i_of integer[] default '{}',
@@ -204,10 +206,10 @@ begin
 
     if cardinality(w_of) > 0 then
         insert into stepfast.wait (
-            run_id, wait_id, tenant, generation, kind, name, path, count, opened_at, due_at, need, spare
+            run_id, wait_id, tenant, generation, kind, name, path, count, opened_at, due_at, need, spare, total
         )
         select d_run[w_of[i]], w_id[i], d_tenant[w_of[i]], d_generation[w_of[i]], w_kind[i], w_name[i], w_path[i],
-               w_count[i], moment, moment + w_due_in[i], w_need[i], w_spare[i]
+               w_count[i], moment, moment + w_due_in[i], w_need[i], w_spare[i], w_total[i]
           from generate_series(1, cardinality(w_of)) i
          where answers[w_of[i]] = 1;
     end if;

@@ -82,7 +82,8 @@ $$;
 -- What runs wait for.
 create function stepfast.waits(h_runs uuid[])
 returns table (
-    run_id text, wait_id integer, kind text, name text, due_at bigint, need integer, spare integer, got integer,
+    run_id text, wait_id integer, kind text, name text, due_at bigint, need integer, spare integer, total integer,
+    got integer,
     failed integer
 )
 language plpgsql volatile
@@ -91,7 +92,7 @@ set plan_cache_mode = force_generic_plan
 as $$
 begin
     return query
-    select w.run_id::text, w.wait_id, w.kind, w.name, w.due_at, w.need, w.spare, w.got, w.failed
+    select w.run_id::text, w.wait_id, w.kind, w.name, w.due_at, w.need, w.spare, w.total, w.got, w.failed
       from stepfast.wait w
      where w.run_id = any (h_runs)
      order by w.run_id, w.wait_id;

@@ -123,6 +123,7 @@ create table wait (
     due_at integer,
     need integer not null default 1,
     spare integer not null default 0,
+    total integer not null default 1,
     got integer not null default 0,
     failed integer not null default 0,
     primary key (run_id, wait_id)

@@ -30,8 +30,9 @@ delete from inbox
 
 -- name: open_wait
 -- One thing that a run waits for.
-insert into wait (run_id, wait_id, tenant, generation, kind, name, path, count, opened_at, due_at, need, spare)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+insert into wait (run_id, wait_id, tenant, generation, kind, name, path, count, opened_at, due_at, need, spare,
+                  total)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: park
 -- The run waits, at the latest until the first of its waits falls due; its worker outlived it, so it is no suspect.
@@ -88,7 +89,8 @@ update wait
    set got = got + :got, failed = failed + :failed
  where run_id = :parent_id
    and wait_id = :wait_id
-returning (got >= need or failed > spare) and not (got - :got >= need or failed - :failed > spare);
+returning (got >= need or failed > spare or got + failed >= total)
+      and not (got - :got >= need or failed - :failed > spare or got + failed - :got - :failed >= total);
 
 -- name: wake
 -- Something has come: a run that waits and is not held becomes ready, any other learns of it by `wakes`.
