@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from stepfast.runs import Run
     from stepfast.starts import Start, StartAnswer
     from stepfast.worker.settings import WorkerSettings
+    from stepfast.workflows.combining import each, race, timeout
+    from stepfast.workflows.deterministic import current_run
     from stepfast.workflows.functions import workflow
+    from stepfast.workflows.joins import Outcome
     from stepfast.workflows.steps import step
     from stepfast.workflows.waiting import receive, sleep
 
@@ -39,6 +42,7 @@ __all__ = [
     "LeaseLost",
     "NonDeterminism",
     "NotFound",
+    "Outcome",
     "Retry",
     "Run",
     "RunCancelled",
@@ -55,9 +59,13 @@ __all__ = [
     "WaitTimeout",
     "WorkerSettings",
     "WrongCall",
+    "current_run",
+    "each",
+    "race",
     "receive",
     "sleep",
     "step",
+    "timeout",
     "workflow",
 ]
 
@@ -72,6 +80,11 @@ _HOMES = {
     "WorkerSettings": "stepfast.worker.settings",
     "receive": "stepfast.workflows.waiting",
     "sleep": "stepfast.workflows.waiting",
+    "Outcome": "stepfast.workflows.joins",
+    "current_run": "stepfast.workflows.deterministic",
+    "each": "stepfast.workflows.combining",
+    "race": "stepfast.workflows.combining",
+    "timeout": "stepfast.workflows.combining",
     "step": "stepfast.workflows.steps",
     "workflow": "stepfast.workflows.functions",
 }
@@ -79,6 +92,8 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     # Names are imported when they are first used, so that the command line and small scripts start at once.
+    if name == "durable":
+        return importlib.import_module("stepfast.durable")
     if name not in __all__:
         raise AttributeError(f"module 'stepfast' has no attribute {name!r}")
     module = importlib.import_module(_HOMES.get(name, "stepfast.kernel.errors"))

@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 from stepfast.engine.committer import Committer
-from stepfast.engine.hints import ENDED, Hints, look, ready
+from stepfast.engine.hints import ANY_QUEUE, ENDED, Hints, look, ready
 from stepfast.engine.results import Results
 from stepfast.engine.starting import Starter
-from stepfast.kernel.decisions import HeldRun, NewRun, Started
+from stepfast.kernel.decisions import HeldRun, Joins, NewRun, Started
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.ports import Clock, Delivered, Store
@@ -132,12 +132,22 @@ class Parts:
 
     def _work_is_ready(self, queue: str) -> None:
         for worker in self._workers:
-            if worker.serves(queue):
+            if queue == ANY_QUEUE or worker.serves(queue):
                 worker.wake()
 
-    def _ended(self, outcome: OutcomeView) -> None:
+    def _ended(self, outcome: OutcomeView, joins: Joins | None) -> None:
         self._results.note(outcome)
         self._hints.send(ENDED)
+        if joins is not None:
+            self._child_ended(joins.parent_id)
+
+    def _child_ended(self, parent_id: RunId) -> None:
+        """The parent may be waiting, here or elsewhere, in whatever queue; or it is held and must look."""
+        self._look(parent_id)
+        self._hints.send(look(parent_id))
+        for worker in self._workers:
+            worker.wake()
+        self._hints.send(ready(ANY_QUEUE))
 
 
 def _held_from_birth(run: NewRun, started: Started, worker_id: WorkerId) -> HeldRun:

@@ -14,6 +14,7 @@ APART_S = 0.005
 ENDED = "ended"
 READY = "ready:"
 LOOK = "look:"
+ANY_QUEUE = "*"
 
 
 def ready(queue: str) -> str:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from stepfast.engine.committer import Committer
 from stepfast.kernel import rules
-from stepfast.kernel.decisions import Decision, HeldRun, History
+from stepfast.kernel.decisions import Decision, HeldRun, History, Joins
 from stepfast.kernel.errors import LeaseLost, NonDeterminism, RowsRefused, Unstorable
 from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.ports import Clock, Woken
@@ -35,7 +35,7 @@ class Executor:
         clock: Clock,
         host: Host,
         threads: ThreadPoolExecutor,
-        ended: Callable[[OutcomeView], None],
+        ended: Callable[[OutcomeView, Joins | None], None],
     ) -> None:
         self._committer = committer
         self._clock = clock
@@ -113,7 +113,7 @@ class Executor:
             view = OutcomeView(
                 run.run_id, run.generation, outcome.state, outcome.value, outcome.error, outcome.ended_at
             )
-            self._ended(view)
+            self._ended(view, outcome.joins)
 
     async def _saved(self, run: HeldRun, decision: Decision) -> BaseException | None:
         answer: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()

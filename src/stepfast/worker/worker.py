@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from stepfast.engine.committer import Committer
-from stepfast.kernel.decisions import HeldRun, History
+from stepfast.kernel.decisions import HeldRun, History, Joins
 from stepfast.kernel.errors import LeaseLost
 from stepfast.kernel.ids import WorkerId
 from stepfast.kernel.ports import Beat, Clock, Store
@@ -52,7 +52,7 @@ class Worker:
         committer: Committer,
         clock: Clock,
         settings: WorkerSettings,
-        ended: Callable[[OutcomeView], None],
+        ended: Callable[[OutcomeView, Joins | None], None],
     ) -> None:
         self._store = store
         self._registry = registry

@@ -218,6 +218,11 @@ class RunContext:
         self.kick()
 
     @property
+    def is_replaying(self) -> bool:
+        """Whether the code is still on a way that it has gone before."""
+        return bool(self._recorded) or not self._replay.finished
+
+    @property
     def is_quiet(self) -> bool:
         """Nothing of the code is left: no branch, no step under way, no call unanswered."""
         return not (self._open or self.busy or self.loop.tasks)

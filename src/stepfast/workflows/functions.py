@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import importlib
 import inspect
@@ -10,11 +11,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from stepfast.kernel.errors import InvalidDefinition, WrongCall
-from stepfast.workflows.branches import thread_branch
+from stepfast.workflows.branches import ask_blocking, thread_branch
+from stepfast.workflows.child_calls import ChildKind, ChildrenCall
 from stepfast.workflows.codec import ArgumentsCodec, ValueCodec
+from stepfast.workflows.joins import Join
 from stepfast.workflows.loop import RunLoop
 from stepfast.workflows.registry import DEFINED
-from stepfast.workflows.steps import check_name
+from stepfast.workflows.steps import ask_durably, check_name, refuse_blocking_in_async
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -57,8 +60,17 @@ class AsyncWorkflow(Generic[P, T]):
         functools.update_wrapper(cast(Callable[..., Any], self), workflow.function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
-        _refuse_inside_a_run(self.workflow)
+        loop = events._get_running_loop()
+        if isinstance(loop, RunLoop):
+            return ask_durably(loop, _one_child(self.workflow, args, kwargs))
+        if loop is None and thread_branch() is not None:
+            name = self.workflow.name
+            raise WrongCall(f"Workflow {name!r} is async: in a `def` workflow call {name}.sync(...).")
         return cast(Coroutine[Any, Any, T], self.workflow.function(*args, **kwargs))
+
+    def sync(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run it as a child of a `def` workflow, and wait for its result."""
+        return cast(T, _child_blocking(self.workflow, args, kwargs))
 
     def run(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run it durably on the default app, and wait for its result."""
@@ -73,18 +85,45 @@ class SyncWorkflow(Generic[P, T]):
         functools.update_wrapper(cast(Callable[..., Any], self), workflow.function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
-        _refuse_inside_a_run(self.workflow)
+        refuse_blocking_in_async(self.workflow.name)
+        if thread_branch() is not None:
+            return cast(T, _child_blocking(self.workflow, args, kwargs))
         return cast(T, self.workflow.function(*args, **kwargs))
+
+    def aio(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        """Run it as a child of an `async def` workflow."""
+        loop = events._get_running_loop()
+        if isinstance(loop, RunLoop):
+            return ask_durably(loop, _one_child(self.workflow, args, kwargs))
+        return asyncio.to_thread(self.workflow.function, *args, **kwargs)
 
     def run(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run it durably on the default app, and wait for its result."""
         return cast(T, run_blocking(self.workflow, args, kwargs))
 
 
+def child_kind(workflow: Workflow) -> ChildKind:
+    """A workflow as what children are runs of."""
+    queue, priority = workflow.queue, workflow.priority
+    return ChildKind("workflow", workflow.name, workflow.version, workflow.code, queue, priority, workflow.result)
+
+
+def _one_child(workflow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ChildrenCall:
+    text, _ = workflow.arguments.restore(workflow.arguments.bind(args, kwargs))
+    return ChildrenCall(child_kind(workflow), [text], Join(1, 1, single=True))
+
+
+def _child_blocking(workflow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    refuse_blocking_in_async(workflow.name)
+    branch = thread_branch()
+    if branch is None:
+        return asyncio.run(workflow.function(*args, **kwargs))
+    return ask_blocking(branch, _one_child(workflow, args, kwargs))
+
+
 def run_blocking(workflow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a workflow on the default app, which the application above brings along."""
-    _refuse_inside_a_run(workflow)
-    if events._get_running_loop() is not None:
+    if events._get_running_loop() is not None or thread_branch() is not None:
         raise WrongCall(f"{workflow.name}.run(...) blocks: in async code use `await app.start({workflow.name}, ...)`.")
     runner: Callable[..., Any] = importlib.import_module(DEFAULT_APP).run_on_default_app
     return runner(workflow, args, kwargs)
@@ -92,11 +131,6 @@ def run_blocking(workflow: Workflow, args: tuple[Any, ...], kwargs: dict[str, An
 
 # By name, for this layer must not know the one that wires it.
 DEFAULT_APP = "stepfast.app"
-
-
-def _refuse_inside_a_run(workflow: Workflow) -> None:
-    if isinstance(events._get_running_loop(), RunLoop) or thread_branch() is not None:
-        raise WrongCall(f"Workflow {workflow.name!r} was called inside a run. Call its steps instead.")
 
 
 @overload

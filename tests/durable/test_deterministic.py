@@ -1,0 +1,62 @@
+"""Time, chance and ids in workflow code."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from stepfast import WrongCall, current_run, durable, sleep, step, workflow
+from tests.support.apps import app_on
+
+
+async def test_now_uuid_and_random_are_the_same_on_every_replay(database):
+    seen: list[list[str]] = []
+
+    async def draw() -> list[str]:
+        return [str(durable.uuid()), str(durable.random()), durable.now().isoformat()]
+
+    @workflow
+    async def flow() -> int:
+        first = await asyncio.gather(draw(), draw())
+        await sleep("30ms")
+        seen.append([*first[0], *first[1], durable.now().isoformat(), str(durable.uuid())])
+        await sleep("30ms")
+        return 1
+
+    async with app_on(database, [flow]) as app:
+        await (await app.start(flow))
+    assert len(seen) == 2
+    assert seen[0] == seen[1]
+    assert seen[0][0] != seen[0][3]
+
+
+async def test_a_def_workflow_draws_too(database):
+    @workflow
+    def flow() -> float:
+        return durable.random()
+
+    async with app_on(database, [flow]) as app:
+        first, second = await app.start(flow), await app.start(flow)
+        assert 0 <= await first < 1
+        assert await first != await second
+
+
+async def test_the_current_run_is_known_in_workflow_and_step(database):
+    @step
+    async def inside() -> str:
+        return current_run().id
+
+    @workflow
+    async def flow() -> list[str]:
+        return [current_run().id, current_run().tenant, await inside()]
+
+    async with app_on(database, [flow]) as app:
+        run = await app.start(flow, tenant="acme")
+        assert await run == [run.id, "acme", run.id]
+
+
+def test_outside_a_run_these_calls_are_refused():
+    for call in (durable.now, durable.uuid, durable.random, current_run):
+        with pytest.raises(WrongCall):
+            call()
