@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     from stepfast.runs import Run
     from stepfast.starts import Start, StartAnswer
     from stepfast.worker.settings import WorkerSettings
+    from stepfast.workflows.bodies import Later
     from stepfast.workflows.combining import each, race, timeout
     from stepfast.workflows.deterministic import current_run
     from stepfast.workflows.functions import workflow
     from stepfast.workflows.joins import Outcome
     from stepfast.workflows.steps import step
+    from stepfast.workflows.telling import emit, progress
     from stepfast.workflows.waiting import receive, sleep
 
 __version__ = "0.1.0"
@@ -39,6 +41,7 @@ __version__ = "0.1.0"
 __all__ = [
     "IllegalMove",
     "Invalid",
+    "Later",
     "LeaseLost",
     "NonDeterminism",
     "NotFound",
@@ -61,6 +64,8 @@ __all__ = [
     "WrongCall",
     "current_run",
     "each",
+    "emit",
+    "progress",
     "race",
     "receive",
     "sleep",
@@ -70,6 +75,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Later": "stepfast.workflows.bodies",
+    "Outcome": "stepfast.workflows.joins",
     "Retry": "stepfast.kernel.retry",
     "Run": "stepfast.runs",
     "RunState": "stepfast.kernel.states",
@@ -78,14 +85,15 @@ _HOMES = {
     "StepState": "stepfast.kernel.states",
     "Stepfast": "stepfast.app",
     "WorkerSettings": "stepfast.worker.settings",
-    "receive": "stepfast.workflows.waiting",
-    "sleep": "stepfast.workflows.waiting",
-    "Outcome": "stepfast.workflows.joins",
     "current_run": "stepfast.workflows.deterministic",
     "each": "stepfast.workflows.combining",
+    "emit": "stepfast.workflows.telling",
+    "progress": "stepfast.workflows.telling",
     "race": "stepfast.workflows.combining",
-    "timeout": "stepfast.workflows.combining",
+    "receive": "stepfast.workflows.waiting",
+    "sleep": "stepfast.workflows.waiting",
     "step": "stepfast.workflows.steps",
+    "timeout": "stepfast.workflows.combining",
     "workflow": "stepfast.workflows.functions",
 }
 

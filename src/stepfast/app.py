@@ -48,6 +48,7 @@ class Stepfast:
         settings = read_settings(given)
         warn_of_unknown(settings)
         self.database = settings.database
+        self._direct_url = settings.database_direct
         self._registry = Registry(None if workflows is None else [definition_of(given) for given in workflows])
         self._settings = worker if isinstance(worker, WorkerSettings) else settings.worker
         self._has_worker = worker is not False
@@ -78,7 +79,7 @@ class Stepfast:
         if self._parts is not None:
             raise StepfastError("This app is open already. Use it, or close it first.")
         self._registry.codes()
-        store = store_for(self.database, self._clock)
+        store = store_for(self.database, self._clock, self._direct_url)
         await store.open()
         self._parts = parts = Parts(store, self._registry, self._clock)
         try:
@@ -231,7 +232,7 @@ class Stepfast:
 
     async def retire_worker(self, worker_id: str) -> None:
         """Give back what a worker holds that cannot do it by itself; works from any thread and event loop."""
-        store = store_for(self.database, self._clock)
+        store = store_for(self.database, self._clock, self._direct_url)
         await store.open()
         try:
             await store.retire(WorkerId(worker_id))

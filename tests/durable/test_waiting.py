@@ -118,7 +118,7 @@ async def test_a_signal_to_a_run_that_is_held_reaches_it_without_a_park(database
     @workflow
     async def flow() -> str:
         word, _ = await asyncio.gather(receive("word", str), hold())
-        return word
+        return str(word)
 
     async with app_on(database, [flow]) as app:
         run = await app.start(flow)

@@ -34,8 +34,8 @@ async def test_a_run_killed_in_any_step_goes_on_behind_the_last_finished_one(dat
 
 async def test_many_runs_survive_several_kills_and_repeat_only_what_was_under_way(database, tmp_path):
     trace, runs = tmp_path / "trace", 40
-    for target in ([5, 1], [17, 2], [33, 3]):
-        with victim(database=database, trace=str(trace), start=runs, die_at=target) as process:
+    for bodies in (30, 50, 40):
+        with victim(database=database, trace=str(trace), start=runs, die_after=bodies) as process:
             await died(process)
     with victim(database=database, trace=str(trace)):
         assert await results(database, runs) == [RESULT] * runs

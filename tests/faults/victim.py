@@ -1,8 +1,8 @@
 """A worker process to be killed: it leaves a trace of every body that really ran, and dies where it is told to.
 
 Called as `python -m tests.faults.victim OPTIONS` with a JSON object: database, trace, start (how many runs to start),
-die_at (run number and step number), wait_at (the same: the body waits there for the file `gate`), broken (a guard to
-take out).
+die_after (how many bodies run before it dies), die_at (run number and step number), wait_at (the same: the body waits
+there for the file `gate`), broken (a guard to take out).
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ OPTIONS: dict[str, Any] = {}
 @step
 async def work(number: int, index: int) -> int:
     leave_trace(number, index)
-    if OPTIONS.get("die_at") == [number, index]:
+    OPTIONS["ran"] = OPTIONS.get("ran", 0) + 1
+    if OPTIONS.get("die_at") == [number, index] or OPTIONS.get("die_after") == OPTIONS["ran"]:
         os.kill(os.getpid(), signal.SIGKILL)
     if OPTIONS.get("wait_at") == [number, index]:
         await asyncio.to_thread(wait_for_file, Path(OPTIONS["gate"]))

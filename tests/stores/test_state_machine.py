@@ -17,7 +17,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from stepfast.kernel.decisions import DeadLetter, Decision, HandBack, HeldRun, Joins, NewRun, Outcome, Park
@@ -38,6 +38,8 @@ EXTENT = settings(
     deadline=None,
     derandomize=not IS_LONG,
     database=None,
+    # Shrinking takes minutes; the long form does it for what the short one has found.
+    phases=tuple(Phase) if IS_LONG else (Phase.generate,),
     suppress_health_check=list(HealthCheck),
 )
 
@@ -71,6 +73,7 @@ queues = st.sampled_from(["default", "mail"])
 codes = st.sampled_from(BOTH_CODES)
 code_lists = st.lists(codes, min_size=1, unique=True)
 recent = st.integers(0, 4)
+
 
 def mostly(usual: Any, other: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.integers(0, 3).flatmap(lambda turn: other if turn == 3 else st.just(usual))
@@ -395,7 +398,19 @@ def rows_of(model: Model) -> Rows:
     lives = sorted(model.lives.items())
     return {
         "task": [
-            (run_id, t.state, t.place, t.since_at, t.due_at, t.worker_id, t.token, t.claims, t.crashes, t.strikes, t.wakes)
+            (
+                run_id,
+                t.state,
+                t.place,
+                t.since_at,
+                t.due_at,
+                t.worker_id,
+                t.token,
+                t.claims,
+                t.crashes,
+                t.strikes,
+                t.wakes,
+            )
             for run_id, life in lives
             if (t := life.task) is not None
         ],
@@ -404,7 +419,9 @@ def rows_of(model: Model) -> Rows:
             (run_id, 1, end.state, end.seq, end.token, end.ended_at) for run_id, life in lives if (end := life.end)
         ],
         "event": [
-            (run_id, seq, kind, token) for run_id, life in lives for seq, (kind, token) in enumerate(life.events, start=1)
+            (run_id, seq, kind, token)
+            for run_id, life in lives
+            for seq, (kind, token) in enumerate(life.events, start=1)
         ],
         "step": [
             (run_id, seq, record.call.name, record.state, token)
@@ -417,7 +434,9 @@ def rows_of(model: Model) -> Rows:
             for n, w in sorted(life.waits.items())
         ],
         "inbox": [
-            (run_id, n, mail.name, mail.at, mail.told) for run_id, life in lives for n, mail in sorted(life.inbox.items())
+            (run_id, n, mail.name, mail.at, mail.told)
+            for run_id, life in lives
+            for n, mail in sorted(life.inbox.items())
         ],
         "worker": [(worker_id, member.seen_at, member.dead_at) for worker_id, member in sorted(model.workers.items())],
         "key": [(*key, run_id, at) for key, (_, run_id, at) in sorted(model.keys.items())],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stepfast.kernel.errors import RowsRefused
-from stepfast.kernel.ports import Saving
+from stepfast.kernel.ports import Delivery, Saving
 from stepfast.kernel.states import RunState, WaitKind
 from tests.stores.harness import NOON, decide, end, hand_back, joins, park, step, wait
 
@@ -246,3 +246,18 @@ async def test_the_woken_parent_is_claimed_again(harness):
     parent, children = await parent_of(harness, children=1, need=1)
     await harness.save(end(children[0]))
     assert [(run.run_id, run.wakes) for run in await harness.claim()] == [(parent.run_id, 1)]
+
+
+async def test_what_follows_a_park_that_was_woken_is_not_saved_in_the_same_commit(harness):
+    run = await harness.held()
+    await harness.store.deliver(Delivery(run.run_id, None, "signal", "paid", "1"))
+    assert await harness.save(park(run, wait()), step(run)) == [Saving.WOKEN, Saving.LOST]
+
+
+async def test_a_run_can_wait_for_code_again_after_something_else_woke_it(harness):
+    run = await harness.held()
+    for_code = wait(-1, WaitKind.CODE, name="order@1")
+    await harness.save(park(run, for_code, wait(1, WaitKind.TIME, due_in_ms=1_000)))
+    await harness.advance(1_000)
+    (run,) = await harness.claim()
+    assert await harness.save(park(run, for_code)) == [Saving.SAVED]

@@ -29,6 +29,7 @@ class EventType(StrEnum):
     DLQ_RECORDED = "dlq_recorded"
     FAILED = "failed"
     STEP_STARTED = "step_started"
+    STEP_PROGRESS = "step_progress"
     STEP_WAITING = "step_waiting"
     STEP_COMPLETED = "step_completed"
     STEP_FAILED = "step_failed"
@@ -36,9 +37,12 @@ class EventType(StrEnum):
 
 
 class Event(NamedTuple):
-    """One fact; its run, tenant, generation and token come from the decision that carries it."""
+    """One fact; its run, tenant, generation and token come from the decision that carries it.
 
-    type: EventType
+    A type that is no EventType is a workflow's own.
+    """
+
+    type: EventType | str
     at: Instant
     step: str | None = None
     attempt: int | None = None

@@ -115,6 +115,17 @@ def park(run: HeldRun, now: Instant) -> Decision:
     return Decision(run.fence, run.tenant, run.generation, events=(event,), release=Park(run.wakes))
 
 
+def emit(run: HeldRun, record: Record, event: str, data: str) -> Decision:
+    """The workflow tells something of its own."""
+    told = Event(event, record.ended_at, record.call.address, data=data)
+    return Decision(run.fence, run.tenant, run.generation, records=(record,), events=(told,))
+
+
+def progress(call: CallId | None, now: Instant, data: str) -> Event:
+    """How far a step, or the whole run, has got."""
+    return Event(EventType.STEP_PROGRESS, now, call.address if call else None, data=data)
+
+
 def flush_riders(run: HeldRun) -> Decision:
     """Nothing but what goes along with every commit of the run."""
     return Decision(run.fence, run.tenant, run.generation)

@@ -13,13 +13,13 @@ FORMS = "sqlite:///file.db (relative), sqlite:////folder/file.db (absolute) or p
 POSTGRES = ("postgresql", "postgres")
 
 
-def store_for(url: str, clock: Clock) -> Store:
-    """The store that a URL names; opening it is the caller's."""
+def store_for(url: str, clock: Clock, direct_url: str | None = None) -> Store:
+    """The store that a URL names; opening it is the caller's. `direct_url` leads past a pooler, for hints."""
     scheme = urlsplit(url).scheme
     if scheme == "sqlite":
         return _sqlite(url, clock)
     if scheme in POSTGRES:
-        return _postgres(url)
+        return _postgres(url, direct_url)
     raise _not_understood(url)
 
 
@@ -32,12 +32,12 @@ def _sqlite(url: str, clock: Clock) -> Store:
     return SqliteStore(Path(unquote(parts.path.removeprefix("/"))), clock.local)
 
 
-def _postgres(url: str) -> Store:
+def _postgres(url: str, direct_url: str | None) -> Store:
     if importlib.util.find_spec("asyncpg") is None:
         raise Invalid("A PostgreSQL URL needs the package asyncpg: pip install 'stepfast[postgres]'.")
     from stepfast.stores.postgres.store import PostgresStore
 
-    return PostgresStore(url)
+    return PostgresStore(url, direct_url=direct_url)
 
 
 def without_password(url: str) -> str:

@@ -15,6 +15,7 @@ from stepfast.kernel.ports import Clock, Woken
 from stepfast.kernel.views import OutcomeView
 from stepfast.log import Log, about
 from stepfast.workflows import failures
+from stepfast.workflows.bodies import Later
 from stepfast.workflows.context import Host, Parked
 from stepfast.workflows.functions import Workflow
 from stepfast.workflows.perform import Performance, Raised, Returned, Stopped
@@ -88,6 +89,8 @@ class Executor:
                 return None
             case Stopped(Parked()):
                 return None
+            case Stopped(Later() as later):
+                return rules.hand_back(run, str(later), now, later.delay_ms)
             case Stopped(WorkerStops()):
                 return rules.hand_back(run, "the worker stops", now)
             case Stopped(NonDeterminism() as error):

@@ -12,7 +12,9 @@ from concurrent.futures import Executor
 from typing import Any, NamedTuple
 
 from stepfast.kernel.decisions import CallId, HeldRun
+from stepfast.kernel.durations import Duration, Instant, span_ms
 from stepfast.kernel.errors import StepFailed
+from stepfast.kernel.events import Event
 from stepfast.kernel.retry import Retry
 from stepfast.workflows.codec import ArgumentsCodec, ValueCodec
 
@@ -20,11 +22,21 @@ Key = str | Sequence[str] | Callable[..., object]
 
 
 class StepInfo(NamedTuple):
-    """Where a step's body runs: for what run, as which call, and which try it is."""
+    """Where a step's body runs: for what run, as which call and try; and how it tells how far it has got."""
 
     run: HeldRun
     call: CallId
     attempt: int
+    now: Callable[[], Instant]
+    tell: Callable[[Event], None]
+
+
+class Later(Exception):
+    """Raised by a step or a workflow: not now. The run is handed back with a delay, and no attempt is counted."""
+
+    def __init__(self, delay: Duration) -> None:
+        super().__init__(f"later, in {delay}")
+        self.delay_ms = span_ms(delay, "The delay of Later")
 
 
 current_step: contextvars.ContextVar[StepInfo] = contextvars.ContextVar("stepfast_step")

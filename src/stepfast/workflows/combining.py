@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Literal, TypeVar, overload
 
 from stepfast.kernel.durations import Duration
 from stepfast.kernel.errors import Invalid, WaitTimeout
@@ -18,11 +18,43 @@ from stepfast.workflows.waiting import ask, sleep
 # What one commit starts: a row for each, and one wait for all of them.
 CHILDREN_AT_ONCE = 1_000
 
-Each = AsyncStep[..., Any] | SyncStep[..., Any] | AsyncWorkflow[..., Any] | SyncWorkflow[..., Any]
+T = TypeVar("T")
+
+Each = (
+    AsyncStep[..., T]
+    | SyncStep[..., T]
+    | AsyncWorkflow[..., T]
+    | SyncWorkflow[..., T]
+    | Callable[[Any], Coroutine[Any, Any, T]]
+)
+
+
+@overload
+async def each(
+    function: Each[T], items: Iterable[Any], at_once: int | None = None, join: Literal["all"] = "all"
+) -> list[T]: ...
+
+
+@overload
+async def each(
+    function: Each[T], items: Iterable[Any], at_once: int | None = None, *, join: Literal["settled"]
+) -> list[Outcome[T]]: ...
+
+
+@overload
+async def each(function: Each[T], items: Iterable[Any], at_once: int | None = None, *, join: Literal["any"]) -> T: ...
+
+
+@overload
+async def each(function: Each[T], items: Iterable[Any], at_once: int | None = None, *, join: int) -> list[T]: ...
+
+
+@overload
+async def each(function: Each[T], items: Iterable[Any], at_once: int | None = None, *, join: str) -> Any: ...
 
 
 async def each(
-    function: Each | Callable[[Any], Awaitable[Any]],
+    function: Any,
     items: Iterable[Any],
     at_once: int | None = None,
     join: JoinSpec = "all",
@@ -107,7 +139,7 @@ def _input_of(workflow: Any, item: Any) -> str:
     return str(text)
 
 
-async def race(**calls: Coroutine[Any, Any, Any]) -> tuple[str, Any]:
+async def race(**calls: Awaitable[Any]) -> tuple[str, Any]:
     """The first of several durable calls to end: its name and its value; the others are called off."""
     if not calls:
         raise Invalid("race() needs at least one call, as in race(paid=receive('paid'), late=sleep('24h')).")

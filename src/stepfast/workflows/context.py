@@ -14,6 +14,7 @@ from stepfast.kernel import rules
 from stepfast.kernel.decisions import CallId, Decision, HeldRun, History, Record
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import NonDeterminism, StepfastError
+from stepfast.kernel.events import Event
 from stepfast.kernel.ports import Clock, Recorder, Store, Woken
 from stepfast.kernel.replay import Replay, check_all_claimed
 from stepfast.kernel.retry import Retry
@@ -158,6 +159,10 @@ class RunContext:
         if refused is not None:
             self.stop(refused)
         return refused is None
+
+    def tell(self, event: Event) -> None:
+        """Send an event along with the run's next commit; may be called from any thread."""
+        self.outer.call_soon_threadsafe(self.host.recorder.ride, self.run, event)
 
     def kick(self) -> None:
         """Something came from outside: let the code go on."""

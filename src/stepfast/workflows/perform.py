@@ -10,6 +10,7 @@ from typing import Any
 
 from stepfast.kernel.decisions import HeldRun, History
 from stepfast.kernel.errors import NonDeterminism, StepFailed, StepfastError
+from stepfast.workflows.bodies import Later
 from stepfast.workflows.branches import Branch, enter_thread
 from stepfast.workflows.context import Host, Parked, RunContext
 from stepfast.workflows.functions import Workflow
@@ -110,6 +111,9 @@ class Performance:
 
     def _raised(self, error: BaseException) -> None:
         if isinstance(error, Parked):
+            return
+        if isinstance(error, Later):
+            self._end(Stopped(error))
             return
         self._end_checked(Raised(error))
 

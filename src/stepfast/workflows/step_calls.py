@@ -12,7 +12,7 @@ from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import RowsRefused, Unstorable
 from stepfast.kernel.states import StepState
 from stepfast.workflows import failures
-from stepfast.workflows.bodies import StepBody, StepInfo
+from stepfast.workflows.bodies import Later, StepBody, StepInfo
 from stepfast.workflows.calls import Asked
 
 
@@ -65,12 +65,15 @@ class StepCall:
         started_at = context.host.clock.now()
         context.host.recorder.ride(context.run, rules.started_step(asked.call, attempt, started_at))
         try:
-            info = StepInfo(context.run, asked.call, attempt)
+            info = StepInfo(context.run, asked.call, attempt, context.host.clock.now, context.tell)
             value = await self._body.invoke(self._arguments, info, context.host.threads)
             text, restored = self._body.result.restore(value)
         except BaseException as error:
             if _is_of_the_worker(error):
                 raise
+            if isinstance(error, Later):
+                context.stop(error)
+                return True
             return await self._attempt_failed(asked, attempt, started_at, error)
         self._save(asked, asked.new_record(StepState.COMPLETED, attempt, started_at, value=text), restored, None)
         return True

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from asyncio import events
-from typing import Any
+from collections.abc import Awaitable
+from typing import Any, TypeVar, overload
 
 from stepfast.kernel.durations import Duration, span_ms
 from stepfast.kernel.errors import WrongCall
@@ -15,10 +16,21 @@ from stepfast.workflows.loop import RunLoop
 from stepfast.workflows.steps import ask_durably
 from stepfast.workflows.wait_calls import ReceiveCall, SleepCall
 
+T = TypeVar("T")
 
-def sleep(duration: Duration) -> Any:
+
+def sleep(duration: Duration) -> Awaitable[None]:
     """Wait durably: `await sleep("5m")`, in a `def` workflow `sleep("5m")`. The run holds no worker meanwhile."""
-    return ask("sleep", SleepCall(span_ms(duration, "The duration of sleep")))
+    call: Awaitable[None] = ask("sleep", SleepCall(span_ms(duration, "The duration of sleep")))
+    return call
+
+
+@overload
+def receive(name: str, type: type[T], timeout: Duration | None = None) -> Awaitable[T]: ...
+
+
+@overload
+def receive(name: str, type: Any = None, timeout: Duration | None = None) -> Awaitable[Any]: ...
 
 
 def receive(name: str, type: Any = None, timeout: Duration | None = None) -> Any:

@@ -57,6 +57,8 @@ class Batch:
             return Saving.LOST
         release = decision.release
         if type(release) is Park and release.wakes != holder[2]:
+            # What follows in this batch has numbers behind those that its holder takes back now.
+            del self._holders[run_id]
             return Saving.WOKEN
         self._add_history(decision)
         if decision.opened or decision.closed or decision.taken or decision.children:
@@ -69,7 +71,7 @@ class Batch:
 
     def add_unless_saved(self, decision: Decision) -> Saving:
         """The same for a decision that was sent before without an answer."""
-        mark = (decision.fence.run_id, decision.first_event, decision.fence.token, decision.events[0].type.value)
+        mark = (decision.fence.run_id, decision.first_event, decision.fence.token, str(decision.events[0].type))
         return Saving.SAVED if one(self._connection, SQL["saved_before"], mark) else self.add(decision)
 
     def write(self) -> None:
@@ -91,7 +93,7 @@ class Batch:
             seq += 1
         seq = decision.first_event
         for event_type, at, step, try_number, actor, data in decision.events:
-            fact = (event_type.value, at, step, try_number, token, actor, data)
+            fact = (str(event_type), at, step, try_number, token, actor, data)
             self._events.append((run_id, seq, tenant, generation, *fact))
             seq += 1
 

@@ -307,7 +307,8 @@ begin
         returning t.run_id
     )
     select coalesce(array_agg(k.run_id), '{}') into leased from taken k;
-    delete from stepfast.wait w where w.run_id = any (leased) and w.kind in ('delay', 'backoff');
+    -- Whether the code of this worker fits is found out anew.
+    delete from stepfast.wait w where w.run_id = any (leased) and w.kind in ('delay', 'backoff', 'code');
     insert into stepfast.event (run_id, seq, tenant, generation, type, at, token, data)
     select t.run_id,
            1 + coalesce((select max(e.seq) from stepfast.event e where e.run_id = t.run_id), 0),

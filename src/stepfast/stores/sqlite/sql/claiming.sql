@@ -92,10 +92,10 @@ update task
  where run_id = ?;
 
 -- name: end_delays
--- A claimed run no longer waits for its own next try.
+-- A claimed run no longer waits for its own next try, nor for code: whether this worker's fits is found out anew.
 delete from wait
  where run_id = ?
-   and kind in ('delay', 'backoff');
+   and kind in ('delay', 'backoff', 'code');
 
 -- name: held_run
 -- A leased run as its holder knows it, in the order of HeldRun.

@@ -1,0 +1,78 @@
+"""What a run tells while it runs: events of its own, and how far it has got."""
+
+from __future__ import annotations
+
+import json
+from asyncio import events
+from functools import partial
+from typing import Any
+
+from stepfast.kernel import rules
+from stepfast.kernel.decisions import HeldRun, Record
+from stepfast.kernel.durations import Instant
+from stepfast.kernel.errors import WrongCall
+from stepfast.kernel.ports import Recorder
+from stepfast.kernel.states import StepState
+from stepfast.kernel.texts import check_text
+from stepfast.workflows.bodies import current_step
+from stepfast.workflows.branches import thread_branch
+from stepfast.workflows.calls import Asked
+from stepfast.workflows.codec import ValueCodec
+from stepfast.workflows.loop import RunLoop, current_branch_of
+from stepfast.workflows.waiting import ask
+
+
+class EmitCall:
+    """An event of the workflow's own, written once."""
+
+    kind = "emit"
+
+    def __init__(self, event: str, data: str) -> None:
+        self.name = f"emit:{event}"
+        self.input = self.counted = data
+        self._event = event
+
+    def counted_of(self, stored: str) -> str:
+        return stored
+
+    def value_of(self, text: str) -> Any:
+        return None
+
+    def begin(self, asked: Asked, record: Record | None) -> None:
+        context = asked.context
+        now = context.host.clock.now()
+        context.busy.add(asked.call)
+        decision = rules.emit(context.run, asked.new_record(StepState.COMPLETED, 1, now), self._event, self.input)
+        context.save(decision, partial(context.ended, asked, now, None, None))
+
+    def call_off(self, asked: Asked) -> None:
+        """It is on its way and stays."""
+
+    def drop(self) -> None:
+        """Nothing runs that could be stopped."""
+
+
+def emit(event: str, data: Any = None) -> Any:
+    """Write an event of your own into the run's history, once: `await emit("contract.published", {"id": 7})`."""
+    codec = ValueCodec(Any if data is None else type(data), f"The data of event {event!r}")
+    return ask("emit", EmitCall(check_text("The event's type", event), codec.encode(data)))
+
+
+def progress(done: float, total: float | None = None, note: str | None = None) -> None:
+    """Say how far the run has got; goes along with its next commit, and is silent while its code is replayed."""
+    data = json.dumps({"done": done, "total": total, "note": note}, allow_nan=False)
+    info = current_step.get(None)
+    if info is not None:
+        info.tell(rules.progress(info.call, info.now(), data))
+        return
+    loop = events._get_running_loop()
+    branch = current_branch_of(loop) if isinstance(loop, RunLoop) else thread_branch()
+    if branch is None:
+        raise WrongCall("progress() was called outside a run.")
+    if not branch.context.is_replaying:
+        host = branch.context.host
+        _ride(host.recorder, branch.context.run, data, host.clock.now())
+
+
+def _ride(recorder: Recorder, run: HeldRun, data: str, now: Instant) -> None:
+    recorder.ride(run, rules.progress(None, now, data))
