@@ -42,8 +42,11 @@ class Committer:
         self._riding: set[HeldRun] = set()
         self._rider_timer: asyncio.TimerHandle | None = None
         self._abandoned: LeaseLost | None = None
+        self._home: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
+        # Workflow code that tells something runs in a loop of its own, which has no timers.
+        self._home = asyncio.get_running_loop()
         self._group.start()
 
     async def close(self) -> None:
@@ -63,8 +66,8 @@ class Committer:
         run.riders.append(event)
         self._riding.add(run)
         if self._rider_timer is None:
-            loop = asyncio.get_running_loop()
-            self._rider_timer = loop.call_later(RIDER_DELAY_S, self._flush_riders)
+            assert self._home is not None
+            self._rider_timer = self._home.call_later(RIDER_DELAY_S, self._flush_riders)
 
     def abandon(self, reason: LeaseLost) -> None:
         """The lease is over: what no commit could save by now is given up, also the batch that is being retried."""
