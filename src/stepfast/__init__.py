@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from stepfast.worker.settings import WorkerSettings
     from stepfast.workflows.bodies import Later
     from stepfast.workflows.combining import each, race, timeout
-    from stepfast.workflows.deterministic import current_run
+    from stepfast.workflows.deterministic import continue_as, current_run
     from stepfast.workflows.functions import workflow
     from stepfast.workflows.joins import Outcome
     from stepfast.workflows.steps import step
@@ -62,6 +62,7 @@ __all__ = [
     "WaitTimeout",
     "WorkerSettings",
     "WrongCall",
+    "continue_as",
     "current_run",
     "each",
     "emit",
@@ -85,6 +86,7 @@ _HOMES = {
     "StepState": "stepfast.kernel.states",
     "Stepfast": "stepfast.app",
     "WorkerSettings": "stepfast.worker.settings",
+    "continue_as": "stepfast.workflows.deterministic",
     "current_run": "stepfast.workflows.deterministic",
     "each": "stepfast.workflows.combining",
     "emit": "stepfast.workflows.telling",

@@ -6,6 +6,7 @@ The short form is part of every test run; `STEPFAST_LONG=1` looks much further.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
@@ -63,7 +64,7 @@ POSITIONS = "select run_id, position from stepfast.event order by run_id, seq"
 TABLES = ("run", "task", "outcome", "event", "step", "wait", "inbox", "worker", "idempotency", "dead_letter")
 
 WORKERS = [WorkerId(new_id(NOON, number)) for number in range(5)]
-NOBODY = RunId(new_id(NOON, 10**6))
+NOBODY = RunId(new_id(NOON, 10**9))
 EVERYTHING = 1_000
 BOTH_CODES = ["order@1", "mail@2"]
 
@@ -158,7 +159,7 @@ class Stores(RuleBasedStateMachine):
         self.model = Model()
         self.holds: list[HeldRun] = []
         self.run_ids: list[RunId] = []
-        self.numbers = iter(range(1, 10**6))
+        self.numbers = itertools.count(len(WORKERS))
         self.tokens: dict[RunId, int] = {}
         world.empty()
 

@@ -150,6 +150,14 @@ class HandBack(NamedTuple):
     delay_ms: int = 0
 
 
+class Continue(NamedTuple):
+    """End this generation and open the next with new input and no records; messages that nobody took go along."""
+
+    version: int
+    code: str
+    input: str
+
+
 class NewRun(NamedTuple):
     """A run to be started; moments are set by the store's clock."""
 
@@ -198,7 +206,7 @@ class Decision:
     events: Sequence[Event] = ()
     outcome: Outcome | None = None
     dead_letter: DeadLetter | None = None
-    release: Park | HandBack | None = None
+    release: Park | HandBack | Continue | None = None
     opened: Sequence[Wait] = ()
     closed: Sequence[int] = ()
     taken: Sequence[int] = ()

@@ -23,6 +23,7 @@ class EventType(StrEnum):
     SIGNALLED = "signalled"
     REAPED = "reaped"
     HANDED_BACK = "handed_back"
+    CONTINUED = "continued"
     COMPLETED = "completed"
     CANCELLED = "cancelled"
     DLQ_PENDING = "dlq_pending"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from stepfast.kernel.decisions import (
     CallId,
+    Continue,
     DeadLetter,
     Decision,
     HandBack,
@@ -58,6 +59,14 @@ def complete(run: HeldRun, value: str, now: Instant) -> Decision:
     outcome = Outcome(RunState.COMPLETED, value, None, now, run.joins)
     events = (Event(EventType.COMPLETED, now),)
     return Decision(run.fence, run.tenant, run.generation, events=events, outcome=outcome)
+
+
+def continue_as(run: HeldRun, text: str, now: Instant) -> Decision:
+    """The code of a run starts over with new input, as the next generation of the same run."""
+    check_move(run.run_id, RunState.RUNNING, "continue_as")
+    events = (Event(EventType.CONTINUED, now),)
+    release = Continue(run.version, f"{run.workflow}@{run.version}", text)
+    return Decision(run.fence, run.tenant, run.generation, events=events, release=release)
 
 
 def fail(run: HeldRun, error: str, error_type: str, message: str, now: Instant) -> Decision:

@@ -18,7 +18,7 @@ from stepfast.workflows import failures
 from stepfast.workflows.bodies import Later
 from stepfast.workflows.context import Host, Parked
 from stepfast.workflows.functions import Workflow
-from stepfast.workflows.perform import Performance, Raised, Returned, Stopped
+from stepfast.workflows.perform import Continued, Ending, Performance, Raised, Returned, Stopped
 
 log = Log("worker")
 
@@ -77,11 +77,13 @@ class Executor:
         finally:
             del self._performances[run]
 
-    def _decide(self, run: HeldRun, ending: Returned | Raised | Stopped) -> Decision | None:
+    def _decide(self, run: HeldRun, ending: Ending) -> Decision | None:
         now = self._clock.now()
         match ending:
             case Returned(value):
                 return rules.complete(run, value, now)
+            case Continued(text):
+                return rules.continue_as(run, text, now)
             case Raised(error):
                 return _fail(run, error, self._clock)
             case Stopped(LeaseLost() as error):

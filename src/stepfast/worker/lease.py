@@ -39,6 +39,7 @@ class Lease:
         self._beats_in_time = 0
         self._unknown: set[Holding] = set()
         self._renewal: asyncio.Task[None] | None = None
+        self._is_ending = False
         self.worker_id = WorkerId("")
         self.heard: Callable[[Beat, int], None] = lambda beat, number: None
         self.lost: Callable[[str], None] = lambda reason: None
@@ -66,8 +67,11 @@ class Lease:
 
     async def end(self) -> None:
         """Stop beating and leave; what is still held goes back to the line."""
+        # An answer that comes from here on must not bring the worker back.
+        self._is_ending = True
         if self._renewal is not None:
             self._renewal.cancel()
+            await asyncio.gather(self._renewal, return_exceptions=True)
         if self._heartbeat is not None:
             await self._heartbeat.stop()
         try:
@@ -87,7 +91,7 @@ class Lease:
         self._answered_at = now
         if beat.alive:
             self.heard(beat, number)
-        else:
+        elif not self._is_ending:
             self.lost("it was buried by another worker")
             self._renewal = asyncio.get_running_loop().create_task(self._renew(), name="stepfast-renewal")
 

@@ -42,6 +42,14 @@ class Later(Exception):
 current_step: contextvars.ContextVar[StepInfo] = contextvars.ContextVar("stepfast_step")
 
 
+class ContinueAs(BaseException):
+    """The code wants to start over with other arguments. No Exception: code that catches those must not stop it."""
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        super().__init__()
+        self.arguments = (args, kwargs)
+
+
 class StepBody:
     """What a step is, apart from how it is called: its function, the types around it, and its policies."""
 

@@ -7,11 +7,11 @@ import logging
 import uuid as uuids
 from asyncio import events
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from stepfast.kernel.decisions import HeldRun
 from stepfast.kernel.errors import WrongCall
-from stepfast.workflows.bodies import current_step
+from stepfast.workflows.bodies import ContinueAs, current_step
 from stepfast.workflows.branches import Branch, thread_branch
 from stepfast.workflows.loop import RunLoop, current_branch_of
 
@@ -41,6 +41,12 @@ def current_run() -> CurrentRun:
     if info is not None:
         return _of(info.run)
     raise WrongCall("current_run() was called outside a run.")
+
+
+def continue_as(*args: Any, **kwargs: Any) -> NoReturn:
+    """End here and start over with these arguments: the same run and handle, with no records of what came before."""
+    _required("continue_as()")
+    raise ContinueAs(args, kwargs)
 
 
 def now() -> datetime:

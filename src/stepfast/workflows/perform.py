@@ -10,7 +10,7 @@ from typing import Any
 
 from stepfast.kernel.decisions import HeldRun, History
 from stepfast.kernel.errors import NonDeterminism, StepFailed, StepfastError
-from stepfast.workflows.bodies import Later
+from stepfast.workflows.bodies import ContinueAs, Later
 from stepfast.workflows.branches import Branch, enter_thread
 from stepfast.workflows.context import Host, Parked, RunContext
 from stepfast.workflows.functions import Workflow
@@ -31,13 +31,20 @@ class Raised:
 
 
 @dataclass(frozen=True, slots=True)
+class Continued:
+    """The code starts over; its new input as text."""
+
+    input: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stopped:
     """The run cannot go on here; why."""
 
     error: BaseException
 
 
-Ending = Returned | Raised | Stopped
+Ending = Returned | Raised | Continued | Stopped
 
 
 class Performance:
@@ -114,8 +121,19 @@ class Performance:
             return
         if isinstance(error, Later):
             self._end(Stopped(error))
-            return
-        self._end_checked(Raised(error))
+        elif isinstance(error, ContinueAs):
+            self._continued(error)
+        else:
+            self._end_checked(Raised(error))
+
+    def _continued(self, wish: ContinueAs) -> None:
+        arguments = self._workflow.arguments
+        try:
+            text, _ = arguments.restore(arguments.bind(*wish.arguments))
+        except StepfastError as error:
+            self._end_checked(Raised(error))
+        else:
+            self._end_checked(Continued(text))
 
     def _returned(self, value: object) -> None:
         try:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import chain
 
-from stepfast.kernel.decisions import Decision, HandBack, Park
+from stepfast.kernel.decisions import Continue, Decision, HandBack, Park
 from stepfast.kernel.ports import Saving
 from stepfast.stores.postgres.columns import Column, Columns, call_with
 from stepfast.stores.postgres.driver import Row
@@ -119,7 +119,20 @@ def _taken(decisions: Sequence[Decision]) -> list[Column]:
 
 
 def _releases(decisions: Sequence[Decision]) -> list[Column]:
-    rows = [(of, *_release(how)) for of, decision in enumerate(decisions, start=1) if (how := decision.release)]
+    rows = [
+        (of, *_release(how))
+        for of, decision in enumerate(decisions, start=1)
+        if isinstance(how := decision.release, Park | HandBack)
+    ]
+    return list(zip(*rows, strict=True))
+
+
+def _continuations(decisions: Sequence[Decision]) -> list[Column]:
+    rows = [
+        (of, decision.first_event + len(decision.events) - 1, *then)
+        for of, decision in enumerate(decisions, start=1)
+        if isinstance(then := decision.release, Continue)
+    ]
     return list(zip(*rows, strict=True))
 
 
@@ -144,6 +157,7 @@ _PARTS: dict[str, Callable[[Sequence[Decision]], list[Column]]] = {
     "closed": _closed,
     "taken": _taken,
     "releases": _releases,
+    "continuations": _continuations,
     "children": _children,
 }
 
@@ -215,6 +229,13 @@ _COLUMNS: dict[str, tuple[tuple[str, str], ...]] = {
     "closed": (("c_of", "integer[]"), ("c_id", "integer[]")),
     "taken": (("i_of", "integer[]"), ("i_n", "integer[]")),
     "releases": (("p_of", "integer[]"), ("p_wakes", "integer[]"), ("p_delay", "bigint[]")),
+    "continuations": (
+        ("x_of", "integer[]"),
+        ("x_seq", "integer[]"),
+        ("x_version", "integer[]"),
+        ("x_code", "text[]"),
+        ("x_input", "text[]"),
+    ),
     "children": (("n_of", "integer[]"), *RUN_COLUMNS),
     "again": (("a_first", "integer[]"),),
 }

@@ -7,7 +7,7 @@ from typing import assert_never
 
 import apsw
 
-from stepfast.kernel.decisions import Decision, HandBack, Park, Wait
+from stepfast.kernel.decisions import Continue, Decision, HandBack, Park, Wait
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import KeyReused, RowsRefused
 from stepfast.kernel.ids import RunId, WorkerId
@@ -108,7 +108,7 @@ class Batch:
         for child in decision.children:
             self._children.add(child)
 
-    def _add_release(self, decision: Decision, release: Park | HandBack) -> None:
+    def _add_release(self, decision: Decision, release: Park | HandBack | Continue) -> None:
         run_id, token, _ = decision.fence
         match release:
             case Park():
@@ -117,6 +117,9 @@ class Batch:
             case HandBack():
                 del self._holders[run_id]
                 self._add_hand_back(decision, release.delay_ms)
+            case Continue():
+                del self._holders[run_id]
+                self._add_continuation(decision, release)
             case _:
                 assert_never(release)
 
@@ -128,6 +131,18 @@ class Batch:
         due_at = self._now + delay_ms
         rows["put_off"].append((self._now, due_at, run_id))
         rows["insert_backoff"].append((run_id, decision.tenant, decision.generation, self._now, due_at))
+
+    def _add_continuation(self, decision: Decision, then: Continue) -> None:
+        """This generation is over, and the next begins with new input and no records."""
+        run_id, rows, following = decision.fence.run_id, self._pending.rows, decision.generation + 1
+        last_event = decision.first_event + len(decision.events) - 1
+        identity = (run_id, decision.generation, decision.tenant)
+        rows["insert_outcome"].append((*identity, "completed", None, None, last_event, decision.fence.token, self._now))
+        rows["supersede_all"].append((following, run_id))
+        rows["delete_waits"].append((run_id,))
+        opened = (run_id, following, decision.tenant, then.version, then.code, then.input)
+        rows["open_generation"].append((*opened, "continue_as", self._now))
+        rows["begin_generation"].append((following, then.code, self._now, run_id))
 
     def _add_outcome(self, decision: Decision) -> None:
         outcome, letter = decision.outcome, decision.dead_letter

@@ -104,6 +104,11 @@ create function stepfast.save(
     p_of integer[] default '{}',
     p_wakes integer[] default '{}',
     p_delay bigint[] default '{}',
+    x_of integer[] default '{}',
+    x_seq integer[] default '{}',
+    x_version integer[] default '{}',
+    x_code text[] default '{}',
+    x_input text[] default '{}',
     a_first integer[] default '{}',
     n_of integer[] default '{}',
     n_id uuid[] default '{}',
@@ -257,6 +262,25 @@ begin
             end if;
         end loop;
     end if;
+
+    for i in 1 .. cardinality(x_of) loop
+        continue when answers[x_of[i]] <> 1;
+        insert into stepfast.outcome (run_id, generation, tenant, state, seq, token, ended_at)
+        values (d_run[x_of[i]], d_generation[x_of[i]], d_tenant[x_of[i]], 'completed', x_seq[i], d_token[x_of[i]], moment);
+        update stepfast.step s
+           set superseded_by = d_generation[x_of[i]] + 1
+         where s.run_id = d_run[x_of[i]] and s.superseded_by is null;
+        delete from stepfast.wait w where w.run_id = d_run[x_of[i]];
+        insert into stepfast.generation (run_id, generation, tenant, version, code, input, cause, opened_at)
+        values (
+            d_run[x_of[i]], d_generation[x_of[i]] + 1, d_tenant[x_of[i]], x_version[i], x_code[i], x_input[i],
+            'continue_as', moment
+        );
+        update stepfast.task t
+           set state = 'ready', worker_id = null, token = t.token + 1, generation = t.generation + 1, code = x_code[i],
+               claims = 0, crashes = 0, strikes = 0, due_at = null, since_at = moment
+         where t.run_id = d_run[x_of[i]];
+    end loop;
 
     if cardinality(o_of) > 0 then
         insert into stepfast.outcome (run_id, generation, tenant, state, value, error, seq, token, ended_at)

@@ -100,3 +100,22 @@ update task
        due_at = case when state = 'waiting' and hold = 0 then null else due_at end,
        since_at = case when state = 'waiting' and hold = 0 then :now else since_at end
  where run_id = :run_id;
+
+-- name: supersede_all
+-- What earlier generations recorded counts no more.
+update step
+   set superseded_by = ?
+ where run_id = ?
+   and superseded_by is null;
+
+-- name: open_generation
+-- A later life of a run.
+insert into generation (run_id, generation, tenant, version, code, input, cause, opened_at)
+values (?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: begin_generation
+-- The run joins the line in its next life, at its old place.
+update task
+   set state = 'ready', worker_id = null, token = token + 1, generation = ?, code = ?, claims = 0, crashes = 0,
+       strikes = 0, due_at = null, since_at = ?
+ where run_id = ?;

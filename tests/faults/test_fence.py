@@ -1,0 +1,134 @@
+"""The fence: whoever does not hold a run any more writes nothing, whatever it sends."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from stepfast import step, workflow
+from stepfast.engine.clock import SystemClock
+from stepfast.kernel.ids import WorkerId
+from stepfast.kernel.ports import Saving
+from stepfast.stores.sqlite.saving import Batch
+from stepfast.stores.urls import store_for
+from tests.stores import harness as acts
+from tests.stores import postgres, sqlite
+from tests.stores.test_state_machine import QUERIES
+from tests.support.apps import PATIENT, app_on
+
+CHECK = "l.token = d_token[i] and l.worker_id is not distinct from d_worker[i]"
+
+LATE = {
+    "a record": acts.step,
+    "an end": acts.end,
+    "a hand-back": acts.hand_back,
+    "a park": lambda run: acts.park(run, acts.wait()),
+}
+
+
+@pytest.fixture
+async def sqlite_harness(tmp_path):
+    async with sqlite.harness_on(tmp_path / "app.db") as harness:
+        yield harness, None
+
+
+@pytest.fixture
+async def postgres_harness(postgres_url):
+    async with postgres.harness_on(postgres_url) as harness:
+        yield harness, postgres_url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def harness_and_url(request):
+    return request.getfixturevalue(f"{request.param}_harness")
+
+
+@pytest.fixture
+def harness(harness_and_url):
+    return harness_and_url[0]
+
+
+@pytest.fixture
+async def without_the_fence(harness_and_url, monkeypatch):
+    """Both stores with the check of token and holder taken out."""
+    add, url = Batch.add, harness_and_url[1]
+
+    def add_unfenced(self, decision):
+        run_id, token, worker_id = decision.fence
+        self._holders[run_id] = (token, worker_id, self._holders[run_id][2])
+        return add(self, decision)
+
+    monkeypatch.setattr(Batch, "add", add_unfenced)
+    if url is not None:
+        async with postgres.asking(url) as connection:
+            definition = "select pg_get_functiondef(oid) from pg_proc where oid::regproc::text = 'stepfast.save'"
+            text = await connection.fetchval(definition)
+            assert CHECK in text
+            await connection.execute(text.replace(CHECK, "true"))
+
+
+async def rows_changed_by_a_late_write(harness, late) -> bool:
+    """What a worker that was buried sends for a run that another one holds now, with numbers that would fit."""
+    stale = await harness.held("w1")
+    await harness.bury("w1")
+    await harness.enrol("w2")
+    (present,) = await harness.claim(worker="w2", suspects=(1,))
+    stale.last_event = present.last_event
+    before = [await harness.sql(query) for query in QUERIES.values()]
+    answers = await harness.save(late(stale))
+    after = [await harness.sql(query) for query in QUERIES.values()]
+    assert (answers == [Saving.SAVED]) == (before != after)
+    return before != after
+
+
+@pytest.mark.parametrize("late", LATE.values(), ids=LATE)
+async def test_a_worker_that_lost_its_run_writes_nothing(harness, late):
+    assert not await rows_changed_by_a_late_write(harness, late)
+
+
+@pytest.mark.parametrize("late", LATE.values(), ids=LATE)
+@pytest.mark.usefixtures("without_the_fence")
+async def test_the_broken_twin_without_the_fence_writes_over_the_new_holder(harness, late):
+    assert await rows_changed_by_a_late_write(harness, late)
+
+
+async def test_a_late_result_of_a_live_worker_is_dropped_and_the_new_holder_goes_on(database):
+    gates = [asyncio.Event(), asyncio.Event()]
+    begun = [asyncio.Event(), asyncio.Event()]
+    entries = iter(range(2))
+
+    @step
+    async def slow() -> int:
+        entry = next(entries)
+        begun[entry].set()
+        await gates[entry].wait()
+        return entry
+
+    @workflow
+    async def flow() -> int:
+        return await slow()
+
+    # The first worker hears of nothing: what keeps its result out is the fence alone.
+    async with app_on(database, [flow], replace(PATIENT, grace_ms=60_000)) as first:
+        run = await first.start(flow)
+        await begun[0].wait()
+        await taken_from(database, (await run.info()).worker_id)
+        async with app_on(database, [flow]) as second:
+            await begun[1].wait()
+            gates[0].set()
+            # Closing waits for the late result to be sent.
+            await first.close()
+            assert await second.get(run.id).steps() == []
+            gates[1].set()
+            assert await second.get(run.id).result(timeout="30s") == 1
+
+
+async def taken_from(database: str, worker_id: str | None) -> None:
+    """Give all that a worker holds back to the line, without its knowing."""
+    assert worker_id is not None
+    store = store_for(database, SystemClock())
+    await store.open()
+    await store.retire(WorkerId(worker_id))
+    await store.close()

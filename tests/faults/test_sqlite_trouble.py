@@ -1,0 +1,169 @@
+"""SQLite on a disk that will not have it: the app says which, why and what to do, and loses nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+import pytest
+
+from stepfast import StepfastError, step, workflow
+from tests.support.apps import Bodies, app_on
+
+NOBODY = 65_534
+
+
+@workflow
+async def nothing() -> None:
+    return None
+
+
+@contextmanager
+def without_rights():
+    """As a user to whom permissions apply."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.setegid(NOBODY)
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+
+
+@pytest.fixture
+def folder():
+    """A folder that everybody may look into."""
+    folder = Path(tempfile.mkdtemp(prefix="stepfast-"))
+    folder.chmod(0o755)
+    yield folder
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+async def refusal(path: Path) -> StepfastError:
+    """What the start of an app on this file raises."""
+    with pytest.raises(StepfastError) as raised:
+        async with app_on(f"sqlite:///{path}", [nothing]):
+            pass
+    assert str(path) in str(raised.value)
+    return raised.value
+
+
+async def make_store(path: Path) -> None:
+    async with app_on(f"sqlite:///{path}", [nothing], worker=False):
+        pass
+
+
+async def test_a_file_that_cannot_be_written_is_refused(folder):
+    path = folder / "app.db"
+    await make_store(path)
+    for file in folder.iterdir():
+        file.chmod(0o444)
+    folder.chmod(0o555)
+    with without_rights():
+        error = await refusal(path)
+    assert error.code == "E-STORE-003"
+    assert "Allow" in str(error)
+
+
+async def test_a_folder_that_cannot_be_written_is_refused(folder):
+    folder.chmod(0o555)
+    with without_rights():
+        error = await refusal(folder / "app.db")
+    assert error.code == "E-STORE-003"
+    assert "Allow reading and writing the file and its folder" in str(error)
+
+
+async def test_a_folder_that_cannot_be_made_is_refused(folder):
+    folder.chmod(0o555)
+    with without_rights():
+        error = await refusal(folder / "deep" / "app.db")
+    assert error.code == "E-STORE-003"
+    assert "Allow reading and writing the file and its folder" in str(error)
+
+
+async def test_a_folder_that_is_missing_is_made(folder):
+    await make_store(folder / "deep" / "app.db")
+    assert (folder / "deep" / "app.db").exists()
+
+
+async def test_a_file_that_is_no_database_is_refused_and_left_alone(folder):
+    path = folder / "app.db"
+    path.write_bytes(b"dear diary " * 1_000)
+    error = await refusal(path)
+    assert error.code == "E-STORE-003"
+    assert "is no SQLite database" in str(error)
+    assert path.read_bytes() == b"dear diary " * 1_000
+
+
+async def test_a_newer_schema_is_refused_with_the_next_step(folder):
+    path = folder / "app.db"
+    await make_store(path)
+    connection = apsw.Connection(str(path))
+    connection.execute("insert into migration values (99, '0099_later', 0)")
+    connection.close()
+    error = await refusal(path)
+    assert error.code == "E-STORE-002"
+    assert "Upgrade" in str(error)
+
+
+async def set_pages(app, pages: int | None) -> None:
+    """Leave the disk no more room than the file has, or all the room there is."""
+
+    def limit(connection: apsw.Connection) -> None:
+        most = connection.execute("pragma page_count").get if pages is None else pages
+        connection.execute(f"pragma max_page_count = {most}").fetchall()
+
+    await app._parts.store._writer.run(limit)
+
+
+FULL = None
+PLENTY = 10**6
+
+
+async def test_a_start_on_a_full_disk_is_refused_and_nothing_is_stored(tmp_path):
+    @workflow
+    async def take(text: str) -> None:
+        return None
+
+    async with app_on(f"sqlite:///{tmp_path}/app.db", [take], worker=False) as app:
+        await set_pages(app, FULL)
+        with pytest.raises(StepfastError, match="disk is full") as raised:
+            await app.start(take, "x" * 100_000)
+        await set_pages(app, PLENTY)
+        assert raised.value.code == "E-STORE-003"
+        assert await app.runs() == []
+
+
+async def test_a_disk_that_fills_up_in_the_middle_of_a_run_loses_nothing(tmp_path, caplog):
+    bodies = Bodies()
+
+    @step
+    async def first() -> str:
+        bodies.ran("first")
+        return "kept"
+
+    @step
+    async def large() -> str:
+        bodies.ran("large")
+        await set_pages(app, FULL if bodies["large"] == 1 else PLENTY)
+        return "x" * 1_000_000
+
+    @workflow
+    async def flow() -> str:
+        return await first() + (await large())[:1]
+
+    async with app_on(f"sqlite:///{tmp_path}/app.db", [flow]) as app:
+        run = await app.start(flow)
+        while "disk is full" not in caplog.text:
+            await run.info()
+        await set_pages(app, PLENTY)
+        assert await run.result(timeout="60s") == "keptx"
+    assert bodies == {"first": 1, "large": 2}
