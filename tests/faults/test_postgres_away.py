@@ -91,13 +91,15 @@ def flow(visits):
 
 async def test_runs_under_way_survive_a_killed_server_and_their_worker_goes_on(server):
     trace: list[tuple[int, int]] = []
-    is_under_load = asyncio.Event()
+    is_under_load, is_dead = asyncio.Event(), asyncio.Event()
 
     @step
     async def work(number: int, index: int) -> int:
         trace.append((number, index))
         if len(trace) > RUNS * STEPS // 3:
             is_under_load.set()
+        if index == STEPS - 2:
+            await is_dead.wait()
         return index
 
     @workflow
@@ -108,6 +110,7 @@ async def test_runs_under_way_survive_a_killed_server_and_their_worker_goes_on(s
         runs = await asyncio.gather(*(app.start(chain, number) for number in range(RUNS)))
         await is_under_load.wait()
         await asyncio.to_thread(server.kill)
+        is_dead.set()
         await asyncio.to_thread(server.start)
         results = await asyncio.gather(*(run.result(timeout="60s") for run in runs))
     assert results == [sum(range(STEPS))] * RUNS

@@ -49,8 +49,8 @@ async def test_an_idle_worker_sends_at_most_two_statements_a_second(tmp_path, mo
     stores: list[CountingStore] = []
     store_for = Stepfast.__init__.__globals__["store_for"]
 
-    def counting_store_for(url, clock):
-        stores.append(CountingStore(store_for(url, clock)))
+    def counting_store_for(*args):
+        stores.append(CountingStore(store_for(*args)))
         return stores[-1]
 
     monkeypatch.setattr("stepfast.app.store_for", counting_store_for)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from dataclasses import replace
 
 from stepfast import RunState, step, workflow
@@ -64,14 +63,3 @@ async def test_a_run_waits_for_a_worker_with_its_version(database):
         assert (await run.info()).state is RunState.PENDING
         async with app_on(database, [shout_louder]):
             assert await run.result(timeout="30s") == "A!"
-
-
-async def test_a_worker_that_is_buried_while_it_stops_does_not_come_back(database):
-    """Its last heartbeat says that it is dead just when it leaves; a thread would go on beating for ever."""
-    async with app_on(database, [say]) as app:
-        (worker,) = app._parts._workers
-        await app._parts.store.retire(worker.worker_id)
-        await app.close()
-        await asyncio.to_thread(threading.Event().wait, 0.1)
-        names = [thread.name for thread in threading.enumerate()]
-    assert "stepfast-heartbeat" not in names

@@ -17,8 +17,8 @@ from stepfast.log import Log, about
 from stepfast.workflows import failures
 from stepfast.workflows.bodies import Later
 from stepfast.workflows.context import Host, Parked
-from stepfast.workflows.functions import Workflow
 from stepfast.workflows.perform import Continued, Ending, Performance, Raised, Returned, Stopped
+from stepfast.workflows.registry import Executable
 
 log = Log("worker")
 
@@ -63,7 +63,7 @@ class Executor:
         if performance is not None:
             performance.wind_down(reason)
 
-    async def execute(self, run: HeldRun, workflow: Workflow, history: History) -> None:
+    async def execute(self, run: HeldRun, workflow: Executable, history: History) -> None:
         """Run the code and save its end; a run that somebody else owns by now is left to them."""
         if run.claims == 1:
             self._committer.ride(run, Event(EventType.STARTED, self._clock.now()))

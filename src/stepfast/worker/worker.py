@@ -180,10 +180,11 @@ class Worker:
         task.add_done_callback(self._executing.discard)
 
     async def _execute(self, run: HeldRun, history: History) -> None:
-        workflow = self._registry.by_code(f"{run.workflow}@{run.version}")
+        code = run.workflow if run.kind == "step" else f"{run.workflow}@{run.version}"
+        workflow = self._registry.by_code(code)
         try:
             if workflow is None:
-                raise LeaseLost(f"This worker has no {run.workflow}@{run.version}.")
+                raise LeaseLost(f"This worker has no {code}.")
             await self._executor.execute(run, workflow, history)
         except Exception:
             log.exception("run_not_executed", **about(run))

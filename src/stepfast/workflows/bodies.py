@@ -53,10 +53,13 @@ class ContinueAs(BaseException):
 class StepBody:
     """What a step is, apart from how it is called: its function, the types around it, and its policies."""
 
-    def __init__(self, function: Callable[..., Any], name: str, retry: Retry | None, key: Key | None) -> None:
+    def __init__(
+        self, function: Callable[..., Any], name: str, retry: Retry | None, key: Key | None, queue: str | None = None
+    ) -> None:
         self.function = function
         self.name = name
         self.retry = retry
+        self.queue = queue
         self.is_async = inspect.iscoroutinefunction(function)
         self.arguments = ArgumentsCodec(function, f"step {name!r}")
         self.result = ValueCodec.for_result(function, f"the result of step {name!r}")

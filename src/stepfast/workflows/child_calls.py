@@ -105,7 +105,14 @@ class ChildrenCall(WaitCall):
         elif len(good) >= self._join.need:
             self.end(f"[{','.join(outcome.value or 'null' for outcome in good[: self._join.need])}]")
         else:
-            self.fail(next(_error_of(outcome) for _, outcome in ended if outcome.state is not RunState.COMPLETED))
+            failed = next(outcome for _, outcome in ended if outcome.state is not RunState.COMPLETED)
+            self.fail(self._error_of(failed))
+
+    def _error_of(self, outcome: OutcomeView) -> BaseException:
+        # A step that ran elsewhere fails with its own error, as if it had run here.
+        if self._child.kind == "step" and outcome.error is not None:
+            return failures.revive(failures.from_text(outcome.error))
+        return _error_of(outcome)
 
     def value_of(self, text: str) -> Any:
         stored = json.loads(text)

@@ -9,10 +9,11 @@ from typing import Any, Literal, TypeVar, overload
 
 from stepfast.kernel.durations import Duration
 from stepfast.kernel.errors import Invalid, WaitTimeout
-from stepfast.workflows.child_calls import ChildrenCall
+from stepfast.workflows.child_calls import ChildKind, ChildrenCall
+from stepfast.workflows.codec import ArgumentsCodec
 from stepfast.workflows.functions import AsyncWorkflow, SyncWorkflow, child_kind
 from stepfast.workflows.joins import Join, JoinSpec, Outcome, join_of
-from stepfast.workflows.steps import AsyncStep, SyncStep
+from stepfast.workflows.steps import AsyncStep, SyncStep, step_kind
 from stepfast.workflows.waiting import ask, sleep
 
 # What one commit starts: a row for each, and one wait for all of them.
@@ -62,7 +63,8 @@ async def each(
     """Call a step or a workflow for every item, at most `at_once` at a time, until the join is decided.
 
     "all" gives the results in the items' order and raises the first failure, "any" the first result, a number or a
-    percentage so many results, "settled" an `Outcome` for every item. For a workflow each item is a run of its own.
+    percentage so many results, "settled" an `Outcome` for every item. For a workflow, and for a step with a queue of its
+    own, each item is a run of its own.
     """
     given = list(items)
     if at_once is not None and at_once < 1:
@@ -71,7 +73,10 @@ async def each(
     if not given:
         return []
     if isinstance(function, AsyncWorkflow | SyncWorkflow):
-        return await _each_as_children(function, given, at_once, wanted)
+        definition = function.workflow
+        return await _each_as_children(child_kind(definition), definition.arguments, given, at_once, wanted)
+    if isinstance(function, AsyncStep | SyncStep) and function.body.queue is not None:
+        return await _each_as_children(step_kind(function.body), function.body.arguments, given, at_once, wanted)
     return await _each_inline(_call_of(function), given, at_once, wanted)
 
 
@@ -120,8 +125,10 @@ def _failed(task: asyncio.Future[Any]) -> Outcome[Any]:
     return Outcome(False, error=task.exception())
 
 
-async def _each_as_children(workflow: Any, items: list[Any], at_once: int | None, join: Join) -> Any:
-    child, inputs = child_kind(workflow.workflow), [_input_of(workflow.workflow, item) for item in items]
+async def _each_as_children(
+    child: ChildKind, arguments: ArgumentsCodec, items: list[Any], at_once: int | None, join: Join
+) -> Any:
+    inputs = [arguments.restore(arguments.bind((item,), {}))[0] for item in items]
     size = min(at_once or len(items), CHILDREN_AT_ONCE)
     if len(items) <= size:
         return await ask("each", ChildrenCall(child, inputs, join))
@@ -132,11 +139,6 @@ async def _each_as_children(workflow: Any, items: list[Any], at_once: int | None
     if at_once is not None:
         return [value for call in calls for value in await ask("each", call)]
     return [value for values in await asyncio.gather(*(ask("each", call) for call in calls)) for value in values]
-
-
-def _input_of(workflow: Any, item: Any) -> str:
-    text, _ = workflow.arguments.restore(workflow.arguments.bind((item,), {}))
-    return str(text)
 
 
 async def race(**calls: Awaitable[Any]) -> tuple[str, Any]:

@@ -13,7 +13,7 @@ from stepfast.kernel.errors import NonDeterminism, StepFailed, StepfastError
 from stepfast.workflows.bodies import ContinueAs, Later
 from stepfast.workflows.branches import Branch, enter_thread
 from stepfast.workflows.context import Host, Parked, RunContext
-from stepfast.workflows.functions import Workflow
+from stepfast.workflows.registry import Executable
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ Ending = Returned | Raised | Continued | Stopped
 class Performance:
     """One claim's worth of a run's life."""
 
-    def __init__(self, run: HeldRun, workflow: Workflow, history: History, host: Host, threads: Executor) -> None:
+    def __init__(self, run: HeldRun, workflow: Executable, history: History, host: Host, threads: Executor) -> None:
         self._workflow = workflow
         self._threads = threads
         self._outer = asyncio.get_running_loop()

@@ -1,60 +1,96 @@
-"""Which workflows a process knows, by name and version."""
+"""What a process can execute, by name and version."""
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from stepfast.kernel.errors import Invalid, InvalidDefinition
+from stepfast.workflows.codec import ArgumentsCodec, ValueCodec
 
 if TYPE_CHECKING:
     from stepfast.workflows.functions import Workflow
+    from stepfast.workflows.steps import StepAlone
 
 
-class Defined:
-    """Every workflow that was defined in this process and still exists."""
+class Executable(Protocol):
+    """What a worker executes for a run: a workflow, or a step with a queue of its own."""
+
+    name: str
+    version: int
+    queue: str
+    is_async: bool
+    arguments: ArgumentsCodec
+    result: ValueCodec
+
+    @property
+    def function(self) -> Callable[..., Any]: ...
+
+    @property
+    def code(self) -> str: ...
+
+    @property
+    def place(self) -> str: ...
+
+
+T = TypeVar("T", bound=Executable)
+
+
+class Defined(Generic[T]):
+    """Every definition that was made in this process and still exists."""
 
     def __init__(self) -> None:
-        self._workflows: weakref.WeakSet[Workflow] = weakref.WeakSet()
+        self._definitions: weakref.WeakSet[T] = weakref.WeakSet()
+        self.changes = 0
 
-    def add(self, workflow: Workflow) -> None:
+    def add(self, definition: T) -> None:
         """Take note of a definition; one from the same place replaces the earlier, as a reload does."""
-        for other in list(self._workflows):
-            if other.code == workflow.code and other.place == workflow.place:
-                self._workflows.discard(other)
-        self._workflows.add(workflow)
+        for other in list(self._definitions):
+            if other.code == definition.code and other.place == definition.place:
+                self._definitions.discard(other)
+        self._definitions.add(definition)
+        self.changes += 1
 
-    def __iter__(self) -> Iterator[Workflow]:
-        return iter(list(self._workflows))
+    def __iter__(self) -> Iterator[T]:
+        return iter(list(self._definitions))
 
 
-DEFINED = Defined()
+DEFINED: Defined[Workflow] = Defined()
+DEFINED_STEPS: Defined[StepAlone] = Defined()
 
 
 class Registry:
-    """The workflows of one app: the ones it was given, or else every one defined in the process."""
+    """The workflows of one app: the ones it was given, or else every one defined in the process.
+
+    Steps with a queue of their own are known to every app: they are called by workflows, not listed with them.
+    """
 
     def __init__(self, workflows: Iterable[Workflow] | None) -> None:
         self._all_defined = workflows is None
-        self._given: dict[str, Workflow] = {}
+        self._given: dict[str, Executable] = {}
+        self._known_at: tuple[int, ...] = ()
+        self._known_then: dict[str, Executable] = {}
         for workflow in workflows or ():
             self.add(workflow)
 
     def add(self, workflow: Workflow) -> None:
         """Make a workflow known to the app."""
         other = self._given.setdefault(workflow.code, workflow)
-        if other is not workflow and other.place != workflow.place:
+        if other is workflow:
+            return
+        if other.place != workflow.place:
             raise _two_of_one_name(other, workflow)
         self._given[workflow.code] = workflow
+        self._known_at = ()
 
-    def by_code(self, code: str) -> Workflow | None:
-        """The workflow of that name and version, if this app has it."""
+    def by_code(self, code: str) -> Executable | None:
+        """The workflow of that name and version, or the step of that name, if this app has it."""
         return self._known().get(code)
 
     def newest(self, name: str) -> Workflow:
         """The highest version of a workflow."""
-        versions = [workflow for workflow in self._known().values() if workflow.name == name]
+        versions = [workflow for workflow in self._workflows() if workflow.name == name]
         if not versions:
             raise Invalid(f"No workflow is named {name!r} here. {self._names_for_people()}")
         return max(versions, key=lambda workflow: workflow.version)
@@ -64,26 +100,38 @@ class Registry:
         return sorted(self._known())
 
     def queues(self) -> list[str]:
-        """The queues that its workflows name."""
-        return sorted({workflow.queue for workflow in self._known().values()})
+        """The queues that its workflows and steps name."""
+        return sorted({definition.queue for definition in self._known().values()})
 
-    def _known(self) -> dict[str, Workflow]:
-        if not self._all_defined:
-            return self._given
+    def _workflows(self) -> list[Workflow]:
+        from stepfast.workflows.functions import Workflow
+
+        return [known for known in self._known().values() if isinstance(known, Workflow)]
+
+    def _known(self) -> dict[str, Executable]:
+        # Asked for every run, and changed only when something is defined.
+        state = (DEFINED.changes, DEFINED_STEPS.changes, len(self._given))
+        if state != self._known_at:
+            self._known_then = self._gather()
+            self._known_at = state
+        return self._known_then
+
+    def _gather(self) -> dict[str, Executable]:
         known = dict(self._given)
-        for workflow in DEFINED:
-            other = known.setdefault(workflow.code, workflow)
-            if other.place != workflow.place:
-                raise _two_of_one_name(other, workflow)
+        defined: list[Executable] = [*(DEFINED if self._all_defined else ()), *DEFINED_STEPS]
+        for definition in defined:
+            other = known.setdefault(definition.code, definition)
+            if other.place != definition.place:
+                raise _two_of_one_name(other, definition)
         return known
 
     def _names_for_people(self) -> str:
-        names = sorted({workflow.name for workflow in self._known().values()})
+        names = sorted({workflow.name for workflow in self._workflows()})
         return f"Known are: {', '.join(names)}." if names else "None is defined: is the module that has them imported?"
 
 
-def _two_of_one_name(first: Workflow, second: Workflow) -> InvalidDefinition:
+def _two_of_one_name(first: Executable, second: Executable) -> InvalidDefinition:
     return InvalidDefinition(
-        f"Two workflows are called {first.code}: {first.place} and {second.place}. "
+        f"Two definitions are called {first.code}: {first.place} and {second.place}. "
         f"Give one of them another name (name=...) or version."
     )

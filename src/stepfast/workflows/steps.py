@@ -11,10 +11,14 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from stepfast.kernel.errors import InvalidDefinition, WrongCall
 from stepfast.kernel.retry import Retry
+from stepfast.kernel.texts import check_text
 from stepfast.workflows.bodies import Key, StepBody
 from stepfast.workflows.branches import ask_blocking, thread_branch
 from stepfast.workflows.calls import Operation
+from stepfast.workflows.child_calls import ChildKind, ChildrenCall
+from stepfast.workflows.joins import Join
 from stepfast.workflows.loop import RunLoop, current_branch_of
+from stepfast.workflows.registry import DEFINED_STEPS
 from stepfast.workflows.step_calls import StepCall
 
 P = ParamSpec("P")
@@ -31,7 +35,7 @@ class AsyncStep(Generic[P, T]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         loop = events._get_running_loop()
         if isinstance(loop, RunLoop):
-            return ask_durably(loop, StepCall(self.body, args, kwargs))
+            return ask_durably(loop, operation_of(self.body, args, kwargs))
         if loop is None and thread_branch() is not None:
             raise WrongCall(f"Step {self.body.name!r} is async: in a `def` workflow call {self.body.name}.sync(...).")
         return cast(Coroutine[Any, Any, T], self.body.function(*args, **kwargs))
@@ -41,7 +45,7 @@ class AsyncStep(Generic[P, T]):
         refuse_blocking_in_async(self.body.name)
         branch = thread_branch()
         if branch is not None:
-            return cast(T, ask_blocking(branch, StepCall(self.body, args, kwargs)))
+            return cast(T, ask_blocking(branch, operation_of(self.body, args, kwargs)))
         return cast(T, asyncio.run(self.body.function(*args, **kwargs)))
 
 
@@ -56,15 +60,48 @@ class SyncStep(Generic[P, T]):
         refuse_blocking_in_async(self.body.name)
         branch = thread_branch()
         if branch is not None:
-            return cast(T, ask_blocking(branch, StepCall(self.body, args, kwargs)))
+            return cast(T, ask_blocking(branch, operation_of(self.body, args, kwargs)))
         return cast(T, self.body.function(*args, **kwargs))
 
     def aio(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         """Call it from an `async def` workflow."""
         loop = events._get_running_loop()
         if isinstance(loop, RunLoop):
-            return ask_durably(loop, StepCall(self.body, args, kwargs))
+            return ask_durably(loop, operation_of(self.body, args, kwargs))
         return asyncio.to_thread(self.body.function, *args, **kwargs)
+
+
+def operation_of(body: StepBody, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Operation:
+    """What a call of a step does: its body here, or a run of its own where the step has a queue."""
+    if body.queue is None:
+        return StepCall(body, args, kwargs)
+    text, _ = body.arguments.restore(body.arguments.bind(args, kwargs))
+    return ChildrenCall(step_kind(body), [text], Join(1, 1, single=True))
+
+
+def step_kind(body: StepBody) -> ChildKind:
+    """A step with a queue of its own as what children are runs of."""
+    return ChildKind("step", body.name, 0, body.name, body.queue or "", 0, body.result)
+
+
+class StepAlone:
+    """A step as what a worker executes: a run whose code is that one call."""
+
+    is_async = True
+
+    def __init__(self, body: StepBody) -> None:
+        self.name = self.code = body.name
+        self.version = 0
+        self.queue = body.queue or ""
+        self.arguments = body.arguments
+        self.result = body.result
+        self.place = f"{body.function.__module__}.{body.function.__qualname__}"
+        self._body = body
+
+    async def function(self, *args: Any, **kwargs: Any) -> Any:
+        loop = events._get_running_loop()
+        assert isinstance(loop, RunLoop)
+        return await ask_durably(loop, StepCall(self._body, args, kwargs))
 
 
 async def ask_durably(loop: RunLoop, operation: Operation) -> Any:
@@ -90,7 +127,9 @@ def step(function: Callable[P, T], /) -> SyncStep[P, T]: ...
 
 
 @overload
-def step(*, name: str | None = None, retry: Retry | None = None, key: Key | None = None) -> StepDecorator: ...
+def step(
+    *, name: str | None = None, retry: Retry | None = None, key: Key | None = None, queue: str | None = None
+) -> StepDecorator: ...
 
 
 def step(
@@ -100,17 +139,22 @@ def step(
     name: str | None = None,
     retry: Retry | None = None,
     key: Key | None = None,
+    queue: str | None = None,
 ) -> Any:
-    """Make a function a step: inside a run each call is recorded once and never run again."""
-    decorator = StepDecorator(name, retry, key)
+    """Make a function a step: inside a run each call is recorded once and never run again.
+
+    With a `queue` of its own each call is a run of its own, which any worker that serves the queue takes.
+    """
+    decorator = StepDecorator(name, retry, key, queue)
     return decorator if function is None else decorator(function)
 
 
 class StepDecorator:
     """`@step(...)` with options."""
 
-    def __init__(self, name: str | None, retry: Retry | None, key: Key | None) -> None:
+    def __init__(self, name: str | None, retry: Retry | None, key: Key | None, queue: str | None) -> None:
         self._name, self._retry, self._key = name, retry, key
+        self._queue = None if queue is None else check_text("The queue of a step", queue)
 
     @overload
     def __call__(self, function: Callable[P, Coroutine[Any, Any, T]]) -> AsyncStep[P, T]: ...
@@ -120,8 +164,12 @@ class StepDecorator:
 
     def __call__(self, function: Callable[..., Any]) -> Any:
         name = check_name("Step", self._name or getattr(function, "__name__", ""), function)
-        body = StepBody(function, name, self._retry, self._key)
-        return AsyncStep(body) if body.is_async else SyncStep(body)
+        body = StepBody(function, name, self._retry, self._key, self._queue)
+        wrapped: Any = AsyncStep(body) if body.is_async else SyncStep(body)
+        if body.queue is not None:
+            wrapped.alone = StepAlone(body)
+            DEFINED_STEPS.add(wrapped.alone)
+        return wrapped
 
 
 MAX_NAME = 200

@@ -153,7 +153,7 @@ class WaitCall:
             return
         self._save(self.asked.new_record(StepState.COMPLETED, 1, self._started_at, value=text), value, None, taken)
 
-    def fail(self, error: Exception, taken: Message | None = None) -> None:
+    def fail(self, error: BaseException, taken: Message | None = None) -> None:
         """It will not come."""
         failure = failures.describe(error)
         record = self.asked.new_record(StepState.FAILED, 1, self._started_at, error=failures.to_text(failure))

@@ -1,0 +1,133 @@
+"""Rows that nobody in their right mind would write: each hurts its own run only."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from stepfast import RunFailed, RunState, step, workflow
+from tests.support.apps import app_on
+from tests.support.sql import execute
+
+begun: asyncio.Event
+is_held: list[bool] = []
+
+
+@step
+async def echo(word: str) -> str:
+    return word
+
+
+@step
+async def hold() -> str:
+    begun.set()
+    if is_held:
+        await asyncio.Event().wait()
+    return "!"
+
+
+@workflow
+async def flow(word: str) -> str:
+    return await echo(word) + await hold()
+
+
+@pytest.fixture(autouse=True)
+def fresh_gate():
+    global begun
+    begun = asyncio.Event()
+    is_held.clear()
+
+
+def on_run(run, change: str, table: str = "run") -> str:
+    return f"update stepfast.{table} set {change} where run_id = '{run.id}'"
+
+
+async def two_pending(database: str):
+    async with app_on(database, [flow], worker=False) as client:
+        return await client.start(flow, "bad"), await client.start(flow, "good")
+
+
+async def two_begun(database: str):
+    """Two runs that have recorded their first step, and were handed back by a worker that left."""
+    is_held.append(True)
+    async with app_on(database, [flow]) as app:
+        runs = []
+        for word in ("bad", "good"):
+            begun.clear()
+            runs.append(await app.start(flow, word))
+            await begun.wait()
+    is_held.clear()
+    return runs
+
+
+async def the_good_one_completes(database: str, good) -> None:
+    async with app_on(database, [flow]) as app:
+        assert await app.get(good.id).result(timeout="30s") == "good!"
+
+
+async def how_it_fails(database: str, run) -> str:
+    async with app_on(database, [flow]) as app:
+        with pytest.raises(RunFailed) as raised:
+            await app.get(run.id).result(timeout="30s")
+    return getattr(raised.value.__cause__, "code", "")
+
+
+async def test_an_input_that_is_no_json_fails_its_own_run(database):
+    bad, good = await two_pending(database)
+    await execute(database, on_run(bad, "input = '{not json'"))
+    await the_good_one_completes(database, good)
+    assert await how_it_fails(database, bad) == "E-VAL-001"
+
+
+async def test_an_input_for_other_parameters_fails_its_own_run(database):
+    bad, good = await two_pending(database)
+    await execute(database, on_run(bad, """input = '{"args": [1, 2, 3], "kwargs": {"nose": 1}}'"""))
+    await the_good_one_completes(database, good)
+    assert (await how_it_fails(database, bad)).startswith("E-VAL")
+
+
+async def test_a_workflow_that_nobody_knows_leaves_its_own_run_pending(database):
+    bad, good = await two_pending(database)
+    await execute(database, on_run(bad, "workflow = 'ghost', code = 'ghost@1'"))
+    await execute(database, on_run(bad, "code = 'ghost@1'", table="task"))
+    await the_good_one_completes(database, good)
+    async with app_on(database, [flow], worker=False) as client:
+        assert (await client.get(bad.id).info()).state is RunState.PENDING
+
+
+async def test_a_task_that_lies_about_its_workflow_hurts_its_own_run_only(database):
+    bad, good = await two_pending(database)
+    await execute(database, on_run(bad, "workflow = 'ghost'"))
+    await the_good_one_completes(database, good)
+    async with app_on(database, [flow], worker=False) as client:
+        assert (await client.get(bad.id).info()).state is RunState.RUNNING
+
+
+RECORDS = {
+    "a value that is no JSON": "value = '{garbage'",
+    "a value of another type": "value = '[1]'",
+    "an input that is no JSON": "input = '{garbage', digest = 'x'",
+    "a state that does not exist": "state = 'exploded'",
+    "an error that is none": "state = 'failed', value = null, error = '[1, 2'",
+}
+
+
+@pytest.mark.parametrize("change", RECORDS.values(), ids=RECORDS)
+async def test_a_record_that_cannot_be_read_hurts_its_own_run_only(database, change):
+    bad, good = await two_begun(database)
+    await execute(database, on_run(bad, change, table="step"))
+    await the_good_one_completes(database, good)
+    async with app_on(database, [flow], worker=False) as client:
+        assert (await client.get(bad.id).info()).state is not RunState.COMPLETED
+
+
+async def test_an_event_with_a_null_character_is_shown_and_stops_nobody(database):
+    bad, good = await two_begun(database)
+    null = "'a' || char(0) || 'b'" if database.startswith("sqlite") else r"""'"a\u0000b"'"""
+    await execute(database, on_run(bad, f"data = {null}", table="event"))
+    await the_good_one_completes(database, good)
+    async with app_on(database, [flow]) as app:
+        handle = app.get(bad.id)
+        assert await handle.result(timeout="30s") == "bad!"
+        assert len(await handle.history()) > 5

@@ -1,0 +1,25 @@
+"""Statements of a test's own on either kind of database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+import asyncpg
+
+from stepfast.stores.statements import unprefixed
+
+
+async def execute(database: str, statement: str) -> None:
+    """Run a statement without parameters; tables are written `stepfast.run`."""
+    if database.startswith("sqlite"):
+        connection = apsw.Connection(str(Path(database.removeprefix("sqlite:///"))))
+        connection.set_busy_timeout(5_000)
+        connection.execute(unprefixed(statement))
+        connection.close()
+        return
+    session = await asyncpg.connect(database)
+    try:
+        await session.execute(statement)
+    finally:
+        await session.close()
