@@ -63,8 +63,8 @@ async def each(
     """Call a step or a workflow for every item, at most `at_once` at a time, until the join is decided.
 
     "all" gives the results in the items' order and raises the first failure, "any" the first result, a number or a
-    percentage so many results, "settled" an `Outcome` for every item. For a workflow, and for a step with a queue of its
-    own, each item is a run of its own.
+    percentage so many results, "settled" an `Outcome` for every item. For a workflow, and for a step with a queue of
+    its own, each item is a run of its own.
     """
     given = list(items)
     if at_once is not None and at_once < 1:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
 
 from stepfast.kernel.errors import Invalid, StepFailed, StepfastError
-from stepfast.workflows.codec import is_native
+from stepfast.workflows.culprits import is_native
 
 MAX_MESSAGE = 8_000
 MAX_TRACEBACK = 16_000

@@ -1,0 +1,134 @@
+"""The part of a value that cannot be stored: finding it, and saying what to do about it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from decimal import Decimal
+from enum import Enum
+from typing import Any, NamedTuple
+
+# What the JSON parser of pydantic and the integer parser of Python read back.
+MAX_DEPTH = 200
+MAX_DIGITS = 4300
+
+ATOMS = frozenset((str, int, bool, type(None)))
+# Classes that may stand in for a subclass of theirs; `date` is not one, since a datetime would lose its time.
+PLAIN = frozenset((str, int, float, bytes, list, tuple, dict, datetime))
+
+Judge = Callable[[object], tuple[str, str] | None]
+
+
+class Culprit(NamedTuple):
+    """The part of a value that cannot be stored, why, and what to do about it."""
+
+    path: str
+    value: object
+    fault: str
+    remedy: str
+
+    def told(self, subject: str) -> str:
+        place = f"at {self.path if len(self.path) <= 160 else f'{self.path[:80]}...'} is" if self.path else "it is"
+        shown = f"{brief(self.value)} ({type(self.value).__qualname__})"
+        return f"{subject} cannot be stored: {place} {shown}, which {self.fault}. {self.remedy}."
+
+
+def brief(value: object) -> str:
+    """A plain value's repr in at most 80 characters; of anything larger only its size, as it may hold secrets."""
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"a number of {value.bit_length()} bits"
+    if isinstance(value, (str, bytes)):
+        shown = repr(value[:80])
+        return shown if len(value) <= 80 >= len(shown) else f"{shown[:77]}..."
+    if type(value) in ATOMS or isinstance(value, (float, Decimal)):
+        return repr(value)[:80]
+    return f"a value of {len(value)} parts" if isinstance(value, (list, tuple, dict, set, frozenset)) else "an object"
+
+
+def children(value: object) -> Iterator[tuple[str, object]]:
+    """The parts of a value, each with the step of the path that leads to it."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            step = f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{brief(key)}]"
+            yield f"{step} (the key)", key
+            yield step, item
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        yield from ((f".{name}", item) for name, item in zip(value._fields, value, strict=False))
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        yield from ((f"[{index}]", item) for index, item in enumerate(value))
+    elif dataclasses.is_dataclass(value):
+        yield from ((f".{field.name}", getattr(value, field.name, None)) for field in dataclasses.fields(value))
+    elif hasattr(type(value), "__pydantic_core_schema__"):
+        parts = vars(value) | (getattr(value, "__pydantic_extra__", None) or {})
+        yield from ((f".{name}", item) for name, item in parts.items())
+
+
+def find(value: object, judge: Judge, path: str = "", above: tuple[int, ...] = ()) -> Culprit | None:
+    """The first part that the judge finds fault with, that contains itself, or that lies too deep."""
+    if fault := judge(value):
+        return Culprit(path, value, *fault)
+    if id(value) in above:
+        return Culprit(path, value, "contains itself", "Refer to it by a name or number instead")
+    for step, child in children(value):
+        if len(above) >= MAX_DEPTH:
+            return Culprit(path, value, f"lies more than {MAX_DEPTH} levels deep", "Use a flatter form instead")
+        if found := find(child, judge, path + step, (*above, id(value))):
+            return found
+    return None
+
+
+def unwritable(value: object) -> tuple[str, str] | None:
+    """What has no form in JSON under any hint."""
+    if isinstance(value, (float, Decimal)) and not math.isfinite(value):
+        return "JSON has no form for", "Use None or a string instead"
+    if isinstance(value, str) and not value.isascii() and re.search("[\ud800-\udfff]", value):
+        return "holds a lone surrogate that UTF-8 has no form for", "Clean the text, or use bytes instead"
+    if isinstance(value, int) and value.bit_length() > MAX_DIGITS * math.log2(10):
+        return f"has more than {MAX_DIGITS} digits and could not be read back", "Use a string instead"
+    if hasattr(type(value), "get_secret_value"):
+        return "pydantic masks, so that it would come back as asterisks", "Use a reference to the secret instead"
+    return None
+
+
+def foreign(value: object) -> tuple[str, str] | None:
+    """What JSON itself does not have, and so needs a hint."""
+    if type(value) is dict and not all(type(key) is str for key in value):
+        return "has keys that are not strings", "Annotate the return type or parameter, as in dict[int, str]"
+    known = type(value) in ATOMS or type(value) in (float, list, tuple, dict)
+    remedy = f"Annotate the return type or parameter with its type, {type(value).__name__}"
+    return unwritable(value) or (None if known else ("JSON alone cannot restore", remedy))
+
+
+def undecodable(value: object) -> tuple[str, str] | None:
+    """Bytes that a model with pydantic's default config cannot write."""
+    if not isinstance(value, bytes) or value.decode("utf-8", "ignore").encode() == value:
+        return None
+    return "is not UTF-8", "Set ser_json_bytes='base64', val_json_bytes='base64' in its model's model_config"
+
+
+def is_native(value: Any, room: int = MAX_DEPTH) -> bool:
+    """Whether JSON itself has the value: no hint is needed to restore it."""
+    kind = type(value)
+    if kind is dict and room:
+        items = value.items()
+        return all(type(key) is str and (type(item) in ATOMS or is_native(item, room - 1)) for key, item in items)
+    if (kind is list or kind is tuple) and room:
+        return all(type(item) in ATOMS or is_native(item, room - 1) for item in value)
+    return kind in ATOMS or (kind is float and math.isfinite(value))
+
+
+def drift(value: object, restored: object, path: str = "") -> Culprit | None:
+    """The first part that would come back as another type: a subclass, or the wrong branch of a union."""
+    kind, own = type(restored), type(value)
+    if kind is own and own in ATOMS:
+        return None
+    is_plain = kind in PLAIN and isinstance(value, kind) and not isinstance(value, Enum)
+    if not (kind is own or is_plain or (kind, own) in ((float, int), (list, tuple))):
+        remedy = f"Annotate it with {own.__name__} itself, or with a union told apart by a tag"
+        return Culprit(path, value, f"would come back as {kind.__name__}", remedy)
+    twins = {} if isinstance(value, (set, frozenset)) else dict(children(restored))
+    pairs = ((step, child, twins[step]) for step, child in children(value) if step in twins)
+    return next((found for step, child, twin in pairs if (found := drift(child, twin, path + step))), None)
