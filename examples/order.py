@@ -1,4 +1,4 @@
-"""A durable function: run it, kill it with Ctrl-C or kill -9, run it again."""
+"""A durable function, to start from: what it has done is in .stepfast/stepfast.db."""
 
 from stepfast import step, workflow
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+import apsw
+import click
+
 from stepfast import log, settings
-from stepfast.kernel import errors, states
+from stepfast.cli.commands import cli
+from stepfast.kernel import errors, events, states
+from stepfast.stores.sqlite.migrate import known_migrations
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
@@ -15,15 +21,15 @@ NOTICE = "<!-- Made from the code by `make docs`; change the code, not this page
 
 REMEDIES = {
     "E-GEN-001": "Read the message; it names the thing, its state and the next step.",
-    "E-RUN-001": "Check the id and the tenant; `stepfast runs list` shows the runs there are.",
+    "E-RUN-001": "Check the id and the tenant; `await app.runs()` lists the runs there are.",
     "E-RUN-002": "Nothing to do: the present owner goes on with the run. If it happens often, give the lease more time "
     "(`STEPFAST_LEASE`).",
     "E-RUN-003": "Look at the run's state; [states](states.md) shows which moves it allows.",
     "E-RUN-004": "Start a worker with the code that began the run, or give the changed workflow a new version.",
-    "E-RUN-007": "Read the cause, mend it, then retry the run.",
-    "E-RUN-008": "Rerun the run if it was cancelled by mistake.",
+    "E-RUN-007": "Read the cause and mend it, then start a new run.",
+    "E-RUN-008": "Start it again if it was cancelled by mistake.",
     "E-STEP-001": "Read the type and traceback that it carries; they are those of the original error.",
-    "E-STEP-002": "Find out what the step waited for, or allow more with `timeout=` and `total_timeout=`.",
+    "E-STEP-002": "Find out what the step waited for, or allow it more time.",
     "E-STEP-003": "Check the name; the run's own list of steps shows those that exist.",
     "E-WAIT-001": "Catch `WaitTimeout` in the workflow and decide what then, or wait longer.",
     "E-IDEM-001": "Use a new key for a new request, or send the first body again.",
@@ -37,6 +43,153 @@ REMEDIES = {
     "E-STORE-003": "Make room, correct the permissions or move the file to a local disk, as the message says.",
     "E-STORE-004": "Look for the value that the message names; sent alone, every other row of the batch is saved.",
 }
+
+TABLES = {
+    "migration": "Which changes of the schema this database has had.",
+    "run": "One row for every run, written at its start and never changed.",
+    "run_tag": "The tags of runs, one row each.",
+    "generation": "What a run goes on with in its second and later lives; the first is in `run`.",
+    "outcome": "How a generation of a run ended. A run that has no `task` has ended; its newest outcome says how.",
+    "task": "The row by which a run is claimed and held. It is deleted when the run ends.",
+    "wait": "What a run waits for; several at once when several of its branches wait.",
+    "inbox": "What was delivered to a run and not yet taken by its code.",
+    "step": "The records of a run's durable calls: steps, sleeps, receives, children, events of its own. Rows are only "
+    "added; of several for one call (`path`, `name`, `count`) the newest counts.",
+    "event": "The history of all runs. `seq` counts within a run without gaps, `position` over all runs.",
+    "worker": "The workers that have announced themselves.",
+    "lane": "Limits for groups of runs. Nothing writes to it yet.",
+    "dead_letter": "Runs that failed for good and that no other run waits for.",
+    "idempotency": "Which keys were used for what, so that a request that is sent twice counts once.",
+    "blob": "Large values. Nothing writes to it yet.",
+    "run_state": "A view with one row for every run. Read it rather than the tables behind it; a computed column has "
+    "no type of its own.",
+}
+
+# By name, or by table and name where a name means something else there.
+COLUMNS = {
+    "actor": "who asked for it, as the caller said",
+    "answer": "what was answered; not used yet",
+    "applied_at": "when it was applied",
+    "at": "when it happened",
+    "at_once": "how many may run at once",
+    "attempt": "which attempt, from 1",
+    "causation_id": "what brought it about; for a child, its parent",
+    "cause": "what opened it: the name of the move",
+    "claims": "how often it was claimed in this generation; 0 when it has ended",
+    "code": "what a worker must have to execute it, as `name@version`; for a step, its name",
+    "codes": "what it can execute, as JSON",
+    "command": "the kind of request",
+    "content": "the bytes",
+    "correlation_id": "what it belongs to, as the caller said; for a child without one, its parent",
+    "count": "which call of that name in that branch, from 1",
+    "crashes": "how often its worker died while it held the run",
+    "data": "more, as JSON",
+    "dead_at": "when it left or was found dead",
+    "deadline_at": "when it must have ended; not used yet",
+    "digest": "a hash of what was asked, to tell a repetition from another request",
+    "due_at": "when it is to go on by itself",
+    "ended_at": "when it ended",
+    "error": "the error, as JSON, when it failed",
+    "error_type": "the class of the error, as `module:name`",
+    "failed": "how many children have failed",
+    "generation": "which life of the run, from 1",
+    "got": "how many children have come to a good end",
+    "hold": "1 while it is held by a person; not used yet",
+    "host": "the machine",
+    "input": "the arguments, as JSON",
+    "key": "the key that the caller gave, unique for tenant and command",
+    "kind": "what kind it is",
+    "run.kind": "`workflow`, or `step` for a step with a queue of its own",
+    "run_state.kind": "`workflow`, or `step` for a step with a queue of its own",
+    "wait.kind": "what is waited for: " + ", ".join(f"`{kind}`" for kind in states.WaitKind),
+    "inbox.kind": "`signal`",
+    "step.kind": "`step`, `sleep`, `receive`, `children` or `emit`",
+    "label": "the name that people see",
+    "lane": "the group that its limit is for; not used yet",
+    "lease_ms": "how long it may be silent before it counts as dead",
+    "leave": "1 for a child that outlives its parent; not used yet",
+    "message": "the beginning of the error's message",
+    "metadata": "what the caller wants to keep with it, as JSON",
+    "n": "the order of arrival within the run",
+    "name": "the name",
+    "need": "how many children must come to a good end",
+    "number": "the number of the change",
+    "opened_at": "when it began",
+    "parent_id": "the run that waits for this one",
+    "parent_wait": "the wait of the parent that this run counts toward",
+    "path": "the branch of the run's code, empty for the first",
+    "pid": "the number of its process",
+    "place": "its place in the line; the lowest is claimed first",
+    "position": "the number over all runs",
+    "priority": "higher is claimed first",
+    "queue": "the line it stands in",
+    "queued_at": "when it was stored",
+    "queues": "the queues that it serves, as JSON",
+    "reason": "why, as whoever asked for it said",
+    "recorded_at": "when it was written",
+    "resolution": "what was done about it; not used yet",
+    "resolved_at": "when that was done; not used yet",
+    "run_id": "the run",
+    "seen_at": "when it was last heard of",
+    "seq": "the number within the run, from 1",
+    "outcome.seq": "the number of its last event",
+    "since_at": "since when it has been in this state",
+    "spare": "how many children may fail before the join cannot be met",
+    "started_at": "when it began",
+    "state": "the state",
+    "task.state": "`ready`, `leased` (a worker has it) or `waiting`",
+    "run_state.state": "one of " + ", ".join(f"`{state}`" for state in states.RunState),
+    "step": "the call that it is about, as `path/name#count`",
+    "strikes": "how many of the crashes were of a worker that held nothing else",
+    "subject": "what it is about, as the caller said",
+    "superseded_by": "the generation in which the record no longer counts",
+    "tag": "the tag",
+    "tenant": "whom it belongs to",
+    "thread_id": "the thread that it belongs to, as the caller said",
+    "token": "the token under which it was written",
+    "task.token": "rises with every claim; what carries an older one is refused",
+    "run_state.token": "rises with every claim; what carries an older one is refused",
+    "told": "1 when its event is written",
+    "total": "how many children there are",
+    "type": "what happened, see [events](events.md)",
+    "updated_at": "when its state last changed",
+    "value": "the result, as JSON",
+    "inbox.value": "what was sent, as JSON",
+    "version": "the version of the workflow",
+    "wait_id": "the number of the record that opened it",
+    "wakes": "rises whenever something comes for the run",
+    "worker_id": "the worker; empty when nobody holds the run",
+    "worker.worker_id": "its id, new for every process",
+    "workflow": "the name of the workflow",
+}
+
+EVENTS = {
+    "queued": "The run was stored.",
+    "claimed": "A worker took the run; `data` names it.",
+    "started": "Its code begins for the first time in this generation.",
+    "waiting": "Every branch waits, and the worker has let the run go; when its code does not fit, `data` says why.",
+    "paused": "A person holds the run.",
+    "resumed": "The hold is over.",
+    "retry_scheduled": "A step's attempt failed; the next follows at `due_at` of `data`.",
+    "retried": "A new generation without the failure that ended the last.",
+    "rerun": "A new generation that keeps what came before a chosen step.",
+    "signalled": "A signal was stored for the run; `data` has its name and number.",
+    "reaped": "The worker that held the run was found dead; `data` names it and counts the crashes.",
+    "handed_back": "Its worker gave the run back to the line; `data` says why.",
+    "continued": "The code has started over with new input, as the next generation.",
+    "completed": "The code returned.",
+    "cancelled": "The run was called off.",
+    "dlq_pending": "The run has failed for good and is to become a dead letter.",
+    "dlq_recorded": "The dead letter is written.",
+    "failed": "The run has failed for good; `data` has the error's type and the beginning of its message.",
+    "step_started": "A step's attempt begins.",
+    "step_progress": "A step, or the run, told how far it has got: `done`, `total` and `note` in `data`.",
+    "step_waiting": "The code begins to wait; `data` says for what.",
+    "step_completed": "A step has its result, or what was waited for has come.",
+    "step_failed": "A step's attempt failed, or a wait did.",
+    "step_cancelled": "The code called a step or a wait off.",
+}
+NOT_WRITTEN_YET = {"paused", "resumed", "retried", "rerun", "cancelled"}
 
 
 def errors_page() -> str:
@@ -106,9 +259,117 @@ def log_page() -> str:
     )
 
 
+def events_page() -> str:
+    """Every type of event with its meaning."""
+    rows = [(f"`{type_}`", _told(type_)) for type_ in events.EventType]
+    return _page(
+        "Events",
+        "The history of a run, as `await run.history()` and the table [event](schema.md#event) have it. An event is "
+        "never changed or removed. It is written in the same commit as what it tells of; only `started`, "
+        "`step_started` and `step_progress` go along with the run's next commit, and can be lost in a crash. Types are "
+        "only added.",
+        "Fields: `position` counts over all runs and `seq` within the run, `type`, `at` in milliseconds, `run_id`, "
+        "`tenant`, `generation`, `token`, and, where they apply, `step` (as `name#1`, with the branch before it: "
+        "`1.2/name#1`), `attempt`, `actor` and `data`, which is JSON text.",
+        _table(("type", "when"), rows),
+        "Any other type is an event of a workflow's own, written with `emit`.",
+    )
+
+
+def _told(type_: events.EventType) -> str:
+    if type_ not in EVENTS:
+        raise SystemExit(f"Event {type_} has no meaning; add one to EVENTS in tools/generate_docs.py.")
+    return EVENTS[type_] + (" Nothing writes it yet." if type_ in NOT_WRITTEN_YET else "")
+
+
+def schema_page() -> str:
+    """Every table and view as the SQLite migrations make it, with the meaning of each column."""
+    script = "\n".join(migration.script for migration in known_migrations())
+    with apsw.Connection(":memory:") as connection:
+        connection.execute(script)
+        sections = [_relation(connection, script, str(kind), str(name)) for kind, name in _relations(connection)]
+    return _page(
+        "Schema",
+        "The tables as SQLite has them. On PostgreSQL they are in the schema `stepfast`, with the same names and "
+        "columns; ids are `uuid` and moments `bigint` there. Moments are milliseconds since 1970, JSON is kept as "
+        "text. Read as you like; write through Stepfast alone. Columns are added, never renamed.",
+        *sections,
+    )
+
+
+def _relations(connection: apsw.Connection) -> list[tuple[object, object]]:
+    # The view first: it is what most readers want.
+    query = (
+        "select type, name from sqlite_schema where type in ('table', 'view') and name not like 'sqlite_%' "
+        "order by type desc, rowid"
+    )
+    return [(kind, name) for kind, name in connection.execute(query)]
+
+
+def _relation(connection: apsw.Connection, script: str, kind: str, name: str) -> str:
+    if name not in TABLES:
+        raise SystemExit(f"{kind} {name} has no explanation; add one to TABLES in tools/generate_docs.py.")
+    columns = [
+        (f"`{column}`", str(type_).lower(), _column(name, str(column)))
+        for _, column, type_, *_ in connection.execute(f"pragma table_info({name})")
+    ]
+    parts = [f"## {name}", TABLES[name], _comment(script, kind, name), _table(("column", "type", "meaning"), columns)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _column(table: str, column: str) -> str:
+    meaning = COLUMNS.get(f"{table}.{column}") or COLUMNS.get(column)
+    if meaning is None:
+        raise SystemExit(f"Column {table}.{column} has no meaning; add one to COLUMNS in tools/generate_docs.py.")
+    return meaning
+
+
+def _comment(script: str, kind: str, name: str) -> str:
+    """What the migration itself says above a table."""
+    found = re.search(rf"((?:^-- .*\n)+)create {kind} {name}\b", script, re.MULTILINE)
+    return " ".join(line.removeprefix("-- ") for line in found[1].splitlines()) if found else ""
+
+
+def cli_page() -> str:
+    """Every command with its options, from the help that it prints."""
+    return _page(
+        "Command line",
+        "Each command prints its own help with `--help`. A span is written like `200ms`, `30s` or `5m`; a bare number "
+        "is seconds. In square brackets: the setting that stands in for an option, and the default.",
+        *_commands(cli, click.Context(cli, info_name="stepfast", **cli.context_settings)),
+        "Exit codes: 0 done, 1 an error (`code: message` on stderr), 2 a mistake in options or settings, 3 not found, "
+        "4 refused by the state, 124 timed out.",
+    )
+
+
+def _commands(command: click.Command, context: click.Context) -> Iterator[str]:
+    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
+    records = (param.get_help_record(context) for param in command.get_params(context))
+    options = [(f"`{_cell(names)}`", _cell(meaning)) for names, meaning in filter(None, records)]
+    yield "\n\n".join(
+        [f"## {context.command_path}", f"`{usage}`", *_paragraphs(command), _table(("option", "meaning"), options)]
+    )
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            if child is not None and not child.hidden:
+                yield from _commands(child, click.Context(child, info_name=name, parent=context))
+
+
+def _paragraphs(command: click.Command) -> list[str]:
+    return [" ".join(part.split()) for part in (command.help or "").split("\n\n") if part.strip()]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|")
+
+
 GENERATORS: dict[Path, Callable[[], str]] = {
+    REFERENCE / "cli.md": cli_page,
     REFERENCE / "errors.md": errors_page,
+    REFERENCE / "events.md": events_page,
     REFERENCE / "log.md": log_page,
+    REFERENCE / "schema.md": schema_page,
     REFERENCE / "settings.md": settings_page,
     REFERENCE / "states.md": states_page,
 }
