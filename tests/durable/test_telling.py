@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
-from stepfast import Later, emit, progress, sleep, step, workflow
+import pytest
+
+from stepfast import Later, RunFailed, emit, progress, sleep, step, workflow
 from tests.support.apps import Bodies, app_on
 
 
@@ -21,15 +23,25 @@ async def test_an_event_of_ones_own_is_written_once(database):
     assert [json.loads(event.data or "") for event in own] == [{"id": 7}]
 
 
+async def test_an_event_cannot_pass_for_one_of_the_engines_own(database):
+    @workflow
+    async def flow() -> None:
+        await emit("completed")
+
+    async with app_on(database, [flow]) as app:
+        with pytest.raises(RunFailed, match="order.completed"):
+            await (await app.start(flow))
+
+
 async def test_a_def_workflow_emits_too(database):
     @workflow
     def flow() -> None:
-        emit("done")
+        emit("all.done")
 
     async with app_on(database, [flow]) as app:
         run = await app.start(flow)
         await run
-        assert "done" in [event.type for event in await run.history()]
+        assert "all.done" in [event.type for event in await run.history()]
 
 
 async def test_progress_of_workflow_and_step_is_told_and_not_repeated_on_replay(database):

@@ -287,7 +287,9 @@ async def test_a_wait_in_a_steps_body_is_refused(database):
         return ""
 
     async with app_on(database, [flow]) as app:
-        assert "sleep" in await (await app.start(flow))
+        run = await app.start(flow)
+        assert "sleep" in await run
+        assert len(await run.steps()) == 1
 
 
 async def test_a_thousand_sleeping_runs_all_wake(database):

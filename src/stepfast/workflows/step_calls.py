@@ -9,11 +9,15 @@ from typing import Any
 from stepfast.kernel import rules
 from stepfast.kernel.decisions import Record
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.errors import RowsRefused, Unstorable
+from stepfast.kernel.errors import Invalid, RowsRefused, Unstorable, WrongCall
 from stepfast.kernel.states import StepState
 from stepfast.workflows import failures
 from stepfast.workflows.bodies import Later, StepBody, StepInfo
 from stepfast.workflows.calls import Asked
+
+
+# These fail the same way each time: a value that cannot be stored, a call in the wrong place.
+NEVER_RETRIED = (Invalid, WrongCall)
 
 
 class StepCall:
@@ -82,7 +86,7 @@ class StepCall:
         retry = self._body.retry or asked.context.host.default_retry
         failure = failures.describe(error)
         text = failures.to_text(failure)
-        if isinstance(error, Unstorable) or not retry.allows(attempt, error):
+        if isinstance(error, NEVER_RETRIED) or not retry.allows(attempt, error):
             record = asked.new_record(StepState.FAILED, attempt, started_at, error=text)
             self._save(asked, record, None, failures.revive(failure))
             return True

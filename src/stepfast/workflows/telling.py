@@ -10,7 +10,8 @@ from typing import Any
 from stepfast.kernel import rules
 from stepfast.kernel.decisions import HeldRun, Record
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.errors import WrongCall
+from stepfast.kernel.errors import Invalid, WrongCall
+from stepfast.kernel.events import EventType
 from stepfast.kernel.ports import Recorder
 from stepfast.kernel.states import StepState
 from stepfast.kernel.texts import check_text
@@ -20,6 +21,9 @@ from stepfast.workflows.calls import Asked
 from stepfast.workflows.codec import ValueCodec
 from stepfast.workflows.loop import RunLoop, current_branch_of
 from stepfast.workflows.waiting import ask
+
+
+RESERVED = frozenset(map(str, EventType))
 
 
 class EmitCall:
@@ -54,8 +58,12 @@ class EmitCall:
 
 def emit(event: str, data: Any = None) -> Any:
     """Write an event of your own into the run's history, once: `await emit("contract.published", {"id": 7})`."""
+    if check_text("The event's type", event) in RESERVED:
+        raise Invalid(
+            f"The event's type is {event!r}, which the engine uses itself. Choose another, like 'order.{event}'."
+        )
     codec = ValueCodec(Any if data is None else type(data), f"The data of event {event!r}")
-    return ask("emit", EmitCall(check_text("The event's type", event), codec.encode(data)))
+    return ask("emit", EmitCall(event, codec.encode(data)))
 
 
 def progress(done: float, total: float | None = None, note: str | None = None) -> None:
