@@ -54,10 +54,10 @@ class Run(Generic[T]):
         """What the workflow returned; raises RunFailed, RunCancelled, or WaitTimeout after the timeout."""
         if not self._known_here:
             await self.info()
-        waiting = self._results.wait(self._run_id, self._ended, look_at_once=not self._known_here)
+        timeout_s = None if timeout is None else span_ms(timeout, "timeout") / 1_000
         try:
-            timeout_s = None if timeout is None else span_ms(timeout, "timeout") / 1_000
-            outcome = await asyncio.wait_for(waiting, timeout_s)
+            async with asyncio.timeout(timeout_s):
+                outcome = await self._results.wait(self._run_id, self._ended, look_at_once=not self._known_here)
         except TimeoutError:
             raise WaitTimeout(f"Run {self.id} has not ended within {timeout}. It goes on; ask for it again.") from None
         return await self._value_of(outcome)

@@ -274,7 +274,7 @@ class Model:
     def _write(self, decision: Decision) -> None:
         life, token = self.lives[decision.fence.run_id], decision.fence.token
         assert len(life.events) + 1 == decision.first_event
-        life.events += [(event.type.value, token) for event in decision.events]
+        life.events += [(str(event.type), token) for event in decision.events]
         life.records += [(record, token) for record in decision.records]
         for number in decision.closed:
             life.waits.pop(number, None)
@@ -285,7 +285,7 @@ class Model:
             life.waits[wait.wait_id] = Open(wait, self.now, due_at)
         for child in decision.children:
             self._start(child, None)
-        if decision.release is not None:
+        if isinstance(decision.release, Park | HandBack):
             self._release(life, decision.release)
         if decision.outcome is not None:
             self._end(life, decision.outcome.state, token, decision.outcome.ended_at)
@@ -382,7 +382,8 @@ class Model:
         buried = [worker_id for worker_id in sorted(self.workers) if request.may_bury and self._is_late(worker_id)]
         for worker_id in buried:
             self.workers[worker_id].dead_at = self.now
-        returned, failed = [], []
+        returned: list[RunId] = []
+        failed: list[RunId] = []
         for task, alone in list(self._orphans(request.limit)):
             spent = task.strikes + alone >= request.max_crashes
             (failed if spent else returned).append(task.run.run_id)

@@ -11,7 +11,8 @@ import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.ids import RunId, WorkerId, new_id
-from stepfast.kernel.ports import Claim, Delivery, Enrolment, QueueRoom, Upkeep
+from stepfast.kernel.ports import Claim, Delivery, Enrolment, QueueRoom, Saving, Upkeep
 from stepfast.kernel.states import ENDED, RunState, TaskState, WaitKind
 from tests.stores import postgres, sqlite
 from tests.stores.harness import LEASE_MS, NOON, VERDICT, Harness, decide, record, wait
@@ -50,7 +51,8 @@ QUERIES = {
     "task": "select run_id, state, place, since_at, due_at, worker_id, token, claims, crashes, strikes, wakes"
     " from stepfast.task order by run_id",
     "run": "select run_id, state, token from stepfast.run_state order by run_id",
-    "outcome": "select run_id, generation, state, seq, token, ended_at from stepfast.outcome order by run_id, generation",
+    "outcome": "select run_id, generation, state, seq, token, ended_at"
+    " from stepfast.outcome order by run_id, generation",
     "event": "select run_id, seq, type, token from stepfast.event order by run_id, seq",
     "step": "select run_id, seq, name, state, token from stepfast.step order by run_id, seq",
     "wait": "select run_id, wait_id, kind, name, opened_at, due_at, need, spare, got, failed"
@@ -64,6 +66,7 @@ POSITIONS = "select run_id, position from stepfast.event order by run_id, seq"
 TABLES = ("run", "task", "outcome", "event", "step", "wait", "inbox", "worker", "idempotency", "dead_letter")
 
 WORKERS = [WorkerId(new_id(NOON, number)) for number in range(5)]
+STRANGER = WorkerId(new_id(NOON, 10**8))
 NOBODY = RunId(new_id(NOON, 10**9))
 EVERYTHING = 1_000
 BOTH_CODES = ["order@1", "mail@2"]
@@ -101,8 +104,8 @@ ENDS = {
     "fail": (RunState.FAILED, EventType.FAILED),
 }
 ACTS = st.sampled_from([
-    "step", "step", *ENDS, "hand_back", "put_off", "signal", "time", "code", "park", "park_unlooked", "park_unlooked", "group", "take",
-    "open_time",
+    "step", "step", *ENDS, "hand_back", "put_off", "signal", "time", "code", "park", "park_unlooked", "park_unlooked",
+    "open_time", "group", "take",
 ])  # fmt: skip
 
 
@@ -118,9 +121,13 @@ class World:
         return [self._runner.run(_answer(call(harness))) for harness in self.harnesses]
 
     def empty(self) -> None:
-        for table in TABLES:
-            self.each(lambda harness, table=table: harness.sql(f"delete from stepfast.{table}"))
+        self.each(_delete_all)
         self.each(lambda harness: harness.set_clock(NOON))
+
+
+async def _delete_all(harness: Harness) -> None:
+    for table in TABLES:
+        await harness.sql(f"delete from stepfast.{table}")
 
 
 async def _answer(call: Awaitable[Any]) -> Any:
@@ -238,6 +245,7 @@ class Stores(RuleBasedStateMachine):
     def make_sure_that_something_is_held(self) -> None:
         if any(self.model.holds(run.fence) for run in self.holds):
             return
+        self.advance(1_000)
         worker_id = next((one for one in WORKERS if self.model.is_alive(one)), None)
         if worker_id is None:
             worker_id = WorkerId(new_id(NOON, next(self.numbers)))
@@ -263,6 +271,14 @@ class Stores(RuleBasedStateMachine):
     def save_and_send_again(self, wanted: list[tuple[int, bool, str]]) -> None:
         self.save(wanted, is_sent_again=True)
 
+    @rule(back=recent, act=ACTS, is_older=st.booleans())
+    def save_with_a_wrong_fence(self, back: int, act: str, is_older: bool) -> None:
+        self.make_sure_that_something_is_held()
+        run = self.hold(back, is_stale=False)
+        wrong = replace(run, token=run.token - 1) if is_older else replace(run, worker_id=STRANGER)
+        batch = [self.decision(wrong, act)]
+        self.agree([Saving.LOST], self.world.each(lambda harness: harness.store.save(batch)))
+
     def decision(self, run: HeldRun, act: str) -> Decision:
         if act in ENDS:
             return _ending(run, *ENDS[act])
@@ -280,7 +296,8 @@ class Stores(RuleBasedStateMachine):
                 return self.group(run)
             case "take":
                 life = self.model.lives[run.run_id]
-                return decide(run, records=(record(),), taken=list(life.inbox)[:1], closed=list(life.waits)[:1])
+                # One wait stays, so that a run which parks next has something to wait for.
+                return decide(run, records=(record(),), taken=list(life.inbox)[:1], closed=list(life.waits)[1:2])
         return decide(run, records=(record(nth=run.last_seq),))
 
     def parked(self, run: HeldRun, kind: str | None, has_looked: bool = True) -> Decision:
@@ -288,8 +305,11 @@ class Stores(RuleBasedStateMachine):
         seen = task.wakes if task is not None and has_looked else run.wakes
         if kind is None:
             return decide(run, EventType.WAITING, release=Park(seen))
-        opened = WAITS[kind] if kind == "code" else WAITS[kind]._replace(wait_id=run.last_seq + 1)
-        return decide(run, EventType.WAITING, records=(record("wait"),), opened=(opened,), release=Park(seen))
+        opened = [WAITS[kind]._replace(wait_id=run.last_seq + 1)]
+        if kind == "code":
+            # Something else may wake a run that waits for code.
+            opened = [WAITS["code"], WAITS["time"]._replace(wait_id=run.last_seq + 1, due_in_ms=1_000)]
+        return decide(run, EventType.WAITING, records=(record("wait"),), opened=opened, release=Park(seen))
 
     def group(self, run: HeldRun) -> Decision:
         wait_id = run.last_seq + 1
@@ -347,12 +367,8 @@ class Stores(RuleBasedStateMachine):
 
     @rule(back=recent)
     def read(self, back: int) -> None:
-        run_id = self.run_id(back)
-        for method, *args in (("run", None, run_id), ("look", run_id), ("steps", run_id), ("outcomes", [run_id])):
-            one, other = self.world.each(lambda harness, m=method, a=args: getattr(harness.store, m)(*a))
-            assert one == other
-        histories = self.world.each(lambda harness: harness.store.histories([run_id]))
-        assert histories[0].get(run_id) == histories[1].get(run_id) or run_id not in self.model.lives
+        one, other = self.world.each(partial(_read, run_id=self.run_id(back)))
+        assert one == other
 
     @invariant()
     def the_rows_are_those_of_the_model(self) -> None:
@@ -388,6 +404,14 @@ def check(rows: Rows) -> None:
         assert numbers == list(range(1, len(numbers) + 1))
     assert max(Counter(row[:2] for row in rows["outcome"]).values(), default=1) == 1
     assert max(Counter(row[:3] for row in rows["key"]).values(), default=1) == 1
+
+
+async def _read(harness: Harness, run_id: RunId) -> list[Any]:
+    """What the store shows of a run."""
+    store = harness.store
+    views = [await store.run(None, run_id), await store.look(run_id), await store.steps(run_id)]
+    histories = await store.histories([run_id]) if views[0] is not None else {}
+    return [*views, await store.outcomes([run_id]), list(histories.values())]
 
 
 async def _rows(harness: Harness) -> Rows:
@@ -468,4 +492,9 @@ def _born(run: NewRun, holder: WorkerId, now: int) -> HeldRun:
 @pytest.mark.timeout(7_200 if IS_LONG else 120)
 def test_both_stores_do_what_the_model_does(tmp_path, postgres_url):
     with world_of(tmp_path / "stepfast.db", postgres_url) as world:
-        run_state_machine_as_test(lambda: Stores(world), settings=EXTENT)
+
+        class OnTheseStores(Stores):
+            def __init__(self) -> None:
+                super().__init__(world)
+
+        run_state_machine_as_test(OnTheseStores, settings=EXTENT)

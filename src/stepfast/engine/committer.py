@@ -99,8 +99,21 @@ class Committer:
             log.exception("commit_failed", runs=len(batch))
             _answer_all(batch, error)
         else:
+            woken: set[HeldRun] = set()
+            behind: list[Item] = []
             for item, saving in zip(batch, savings, strict=True):
-                item.answered(_error_of(item, saving))
+                woken = woken | {item.run} if saving is Saving.WOKEN else woken
+                if saving is Saving.LOST and item.run in woken:
+                    behind.append(item)
+                else:
+                    item.answered(_error_of(item, saving))
+            self._put_back(behind)
+
+    def _put_back(self, behind: list[Item]) -> None:
+        """What stood behind a park that did not take place has been written by nobody: its turn comes again."""
+        for item in behind:
+            _board_riders(item)
+        self._group.put_back(behind)
 
     async def _save_until_answered(self, decisions: list[Decision]) -> list[Saving]:
         """A broken connection does not say whether the commit took place: ask again with the same numbers."""
@@ -137,7 +150,7 @@ def _size_of(item: Item) -> int:
 def _board_riders(item: Item) -> None:
     run = item.run
     if run.riders:
-        item.riders = len(run.riders)
+        item.riders += len(run.riders)
         item.decision.events = (*run.riders, *item.decision.events)
         run.riders = []
 
@@ -180,6 +193,7 @@ def _error_of(item: Item, saving: Saving) -> BaseException | None:
         return None
     if saving is Saving.WOKEN:
         _take_numbers_back(item)
+        _unboard_riders(item)
         return Woken(f"Run {item.run.run_id} has been woken.")
     return LeaseLost(f"Run {item.run.run_id} is no longer held with token {item.run.token}; another worker has it.")
 

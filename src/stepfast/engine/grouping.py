@@ -36,6 +36,10 @@ class Grouper(Generic[T]):
         self._items.append(item)
         self._arrived.set()
 
+    def put_back(self, items: list[T]) -> None:
+        """Commit these before everything else, in their order."""
+        self._items.extendleft(reversed(items))
+
     def take_all(self) -> list[T]:
         """Take back everything that no commit has begun with."""
         items = list(self._items)

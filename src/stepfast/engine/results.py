@@ -87,8 +87,10 @@ class Results:
         self._asker = None
 
     async def _rest(self) -> None:
+        # Not `wait_for`, which before Python 3.12 forgets a cancellation that comes together with the answer.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._hinted.wait(), self._pause_s)
+            async with asyncio.timeout(self._pause_s):
+                await self._hinted.wait()
         self._hinted.clear()
 
     async def _ask_once(self) -> None:

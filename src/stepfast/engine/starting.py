@@ -68,7 +68,9 @@ class Starter:
         answer: asyncio.Future[Birth] = asyncio.get_running_loop().create_future()
         self._group.add(Order(run, answer))
         try:
-            return await asyncio.wait_for(answer, DEADLINE_S)
+            # Not `wait_for`, which before Python 3.12 forgets a cancellation that comes together with the answer.
+            async with asyncio.timeout(DEADLINE_S):
+                return await answer
         except TimeoutError:
             raise StoreUnavailable(
                 f"The start of run {run.run_id} was not confirmed within {DEADLINE_S:.0f} s. It may still have been "

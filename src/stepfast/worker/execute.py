@@ -77,6 +77,15 @@ class Executor:
         finally:
             del self._performances[run]
 
+    async def refuse(self, run: HeldRun, error: Exception) -> None:
+        """Give back a run that cannot even be begun, to be tried again later."""
+        await self._save(run, self._put_off(run, error))
+
+    def _put_off(self, run: HeldRun, error: BaseException) -> Decision:
+        log.error("run_handed_back", **about(run), error=error)
+        reason = f"{type(error).__name__}: {error}"
+        return rules.hand_back(run, reason, self._clock.now(), delay_ms=TROUBLE_DELAY_MS)
+
     def _decide(self, run: HeldRun, ending: Ending) -> Decision | None:
         now = self._clock.now()
         match ending:
@@ -99,8 +108,7 @@ class Executor:
                 log.error("run_waits_for_code", **about(run), error=error)
                 return rules.wait_for_code(run, str(error), now)
             case Stopped(error):
-                log.error("run_handed_back", **about(run), error=error)
-                return rules.hand_back(run, f"{type(error).__name__}: {error}", now, delay_ms=TROUBLE_DELAY_MS)
+                return self._put_off(run, error)
 
     async def _save(self, run: HeldRun, decision: Decision) -> None:
         error = await self._saved(run, decision)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from stepfast.engine.committer import Committer
 from stepfast.kernel.decisions import HeldRun, History, Joins
 from stepfast.kernel.errors import LeaseLost
-from stepfast.kernel.ids import WorkerId
+from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.ports import Beat, Clock, Store
 from stepfast.kernel.views import OutcomeView
 from stepfast.log import Log, about
@@ -168,10 +168,24 @@ class Worker:
         return WorkerStats(self.worker_id, self._processed, self._upkeep.passes, len(self._held), uptime_ms)
 
     async def _begin_all(self, runs: list[HeldRun]) -> None:
-        begun = [run.run_id for run in runs if run.last_seq or run.wakes]
-        histories = await self._store.histories(begun) if begun else {}
+        begun = [run for run in runs if run.last_seq or run.wakes]
+        histories = await self._histories(begun) if begun else {}
         for run in runs:
-            self._begin(run, histories.get(run.run_id, NOTHING_YET))
+            history = histories.get(run.run_id, NOTHING_YET)
+            if history is not None:
+                self._begin(run, history)
+
+    async def _histories(self, runs: list[HeldRun]) -> dict[RunId, History | None]:
+        """What runs go on from; None for one whose rows cannot be read, which must not cost the others theirs."""
+        try:
+            found = await self._store.histories([run.run_id for run in runs])
+        except ValueError as error:
+            if len(runs) == 1:
+                self._run_errand(self._executor.refuse(runs[0], error))
+                return {runs[0].run_id: None}
+            middle = len(runs) // 2
+            return {**await self._histories(runs[:middle]), **await self._histories(runs[middle:])}
+        return {run.run_id: found.get(run.run_id, NOTHING_YET) for run in runs}
 
     def _begin(self, run: HeldRun, history: History) -> None:
         self._held.add(run, self._lease.beats_sent)

@@ -76,6 +76,9 @@ class StepBody:
     def _in_thread(self, arguments: dict[str, Any]) -> Any:
         try:
             return self.arguments.apply(self.function, arguments)
+        except StopIteration as error:
+            # No future takes it; out of a coroutine Python itself makes it this.
+            raise RuntimeError(f"Step {self.name!r} raised StopIteration") from error
         except KeyboardInterrupt as error:
             # Python interrupts the main thread only, so this one is the step's own and must not end the worker.
             raise StepFailed(f"Step {self.name!r} raised KeyboardInterrupt.", type_name="KeyboardInterrupt") from error

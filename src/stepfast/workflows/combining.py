@@ -160,11 +160,11 @@ async def timeout(duration: Duration) -> AsyncIterator[None]:
     """Call off what is inside when it takes longer, durably: the time counts from the first entry, over every park."""
     task = asyncio.current_task()
     assert task is not None
-    expired = False
+    expired, inside, cancelling = False, True, task.cancelling()
 
     def expire(timer: asyncio.Future[Any]) -> None:
         nonlocal expired
-        if not timer.cancelled() and timer.exception() is None:
+        if inside and not timer.cancelled() and timer.exception() is None:
             expired = True
             task.cancel()
 
@@ -172,9 +172,10 @@ async def timeout(duration: Duration) -> AsyncIterator[None]:
     timer.add_done_callback(expire)
     try:
         yield
-    except asyncio.CancelledError:
-        if expired and task.uncancel() <= 0:
+    except BaseException as error:
+        if expired and task.uncancel() <= cancelling and isinstance(error, asyncio.CancelledError):
             raise WaitTimeout(f"What was to be done within {duration} took longer.") from None
         raise
     finally:
+        inside = False
         timer.cancel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from asyncio import events
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 from stepfast.kernel import rules
 from stepfast.kernel.decisions import CallId, Decision, HeldRun, History, Record
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.errors import NonDeterminism, StepfastError
+from stepfast.kernel.errors import Invalid, NonDeterminism, StepfastError
 from stepfast.kernel.events import Event
 from stepfast.kernel.ports import Clock, Recorder, Store, Woken
 from stepfast.kernel.replay import Replay, check_all_claimed
@@ -58,6 +59,7 @@ class RunContext:
         self.resting: set[CallId] = set()
         """Those of them that wait for their next try."""
         self._closed = False
+        self._unwound = False
         self._leaving: BaseException | None = None
         self._parking = False
         self._replay = Replay(history.records)
@@ -85,6 +87,9 @@ class RunContext:
         except NonDeterminism as error:
             self.stop(error)
             raise Parked from error
+        except Invalid as error:
+            self.stop(NonDeterminism(f"The recorded arguments of {asked.call.address} do not fit the code: {error}"))
+            raise Parked from error
 
     def _hand_out_next(self) -> bool:
         """Every branch waits: give out one more result, or begin what was never recorded; False when there is nothing.
@@ -92,11 +97,11 @@ class RunContext:
         Records come first and in the order in which their results were once handed out, so that a call without a
         record starts only where the run had really got to.
         """
-        if self._closed:
+        if self._closed or self.stopped_by is not None:
             return False
         if self._recorded:
             _, asked, record = heapq.heappop(self._recorded)
-            self._answer(asked, record.ended_at, *asked.result_of(record))
+            self._answer_from(record, asked)
             return True
         if self._deferred and self._leaving is None:
             while self._deferred:
@@ -108,6 +113,14 @@ class RunContext:
         self.leave_when_still()
         self._park_when_still()
         return False
+
+    def _answer_from(self, record: Record, asked: Asked) -> None:
+        try:
+            value, error = asked.result_of(record)
+        except Invalid as misfit:
+            self.stop(NonDeterminism(f"The recorded result of {asked.call.address} does not fit the code: {misfit}"))
+        else:
+            self._answer(asked, record.ended_at, value, error)
 
     def _answer(self, asked: Asked, at: Instant, value: Any, error: BaseException | None) -> None:
         self._open.pop(asked.call, None)
@@ -162,7 +175,10 @@ class RunContext:
 
     def tell(self, event: Event) -> None:
         """Send an event along with the run's next commit; may be called from any thread."""
-        self.outer.call_soon_threadsafe(self.host.recorder.ride, self.run, event)
+        if events._get_running_loop() in (self.outer, self.loop):
+            self.host.recorder.ride(self.run, event)
+        else:
+            self.outer.call_soon_threadsafe(self.host.recorder.ride, self.run, event)
 
     def kick(self) -> None:
         """Something came from outside: let the code go on."""
@@ -209,18 +225,19 @@ class RunContext:
         if not self._closed:
             self.outer.create_task(self.look_now(), name="stepfast-look")
 
-    async def look_now(self) -> None:
-        """Read what has come for the run, and let those look who wait for it."""
+    async def look_now(self) -> bool:
+        """Read what has come for the run, and let those look who wait for it; False when that was not possible."""
         try:
             look = await self.host.store.look(self.run.run_id)
         except StepfastError as error:
             self.stop(error)
-            return
+            return False
         if look is None or self._closed:
-            return
+            return False
         self.run.wakes = look.wakes
         self.mailbox.update(look.waits, look.inbox)
         self.kick()
+        return True
 
     @property
     def is_replaying(self) -> bool:
@@ -232,11 +249,19 @@ class RunContext:
         """Nothing of the code is left: no branch, no step under way, no call unanswered."""
         return not (self._open or self.busy or self.loop.tasks)
 
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def refuse_calls(self) -> None:
+        """From here on every durable call raises Parked and does nothing."""
+        self._closed = True
+
     def close(self) -> None:
         """Drop the code without letting it act: from here on every durable call raises Parked and does nothing."""
-        if self._closed:
+        if self._unwound:
             return
-        self._closed = True
+        self._closed = self._unwound = True
         for asked in list(self._open.values()):
             asked.operation.drop()
             if not asked.answer.done():

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import sys
 from asyncio import events
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any, NoReturn, TypeVar, TypeVarTuple, cast
 
 from stepfast.kernel.errors import WrongCall
@@ -17,6 +18,9 @@ Ts = TypeVarTuple("Ts")
 
 # One run must not keep the others waiting: after so many callbacks the outer loop gets its turn.
 CALLBACKS_PER_TURN = 2_000
+
+# The branch below which generators are closed that nobody closed by hand.
+GENERATORS = "~"
 
 
 class BranchTask(asyncio.Task[Any]):
@@ -52,9 +56,12 @@ class RunLoop(asyncio.AbstractEventLoop):
         self._scheduled = False
         self._driving = False
         self.tasks: set[BranchTask] = set()
+        self._generators: Branch | None = None
+        self._outer_hooks = sys.get_asyncgen_hooks()
 
     def start(self, code: Coroutine[Any, Any, T], branch: Branch) -> asyncio.Task[T]:
         """Begin the run's code in its first branch."""
+        self._generators = Branch(branch.context, GENERATORS)
         return self._add_task(code, branch, None, None)
 
     def kick(self) -> None:
@@ -82,12 +89,26 @@ class RunLoop(asyncio.AbstractEventLoop):
     def _enter(self) -> asyncio.AbstractEventLoop | None:
         outer = events._get_running_loop()
         events._set_running_loop(self)
+        self._outer_hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(firstiter=None, finalizer=self._left_open)
         self._driving = True
         return outer
 
     def _leave(self, outer: asyncio.AbstractEventLoop | None) -> None:
         self._driving = False
+        sys.set_asyncgen_hooks(*self._outer_hooks)
         events._set_running_loop(outer)
+
+    def _left_open(self, generator: AsyncGenerator[Any, Any]) -> None:
+        """Close a generator that the code dropped in this loop too: elsewhere its steps would be plain functions."""
+        if events._get_running_loop() is self:
+            self._close_generator(generator)
+        elif not self._outer.is_closed():
+            self._outer.call_soon_threadsafe(self._close_generator, generator)
+
+    def _close_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
+        assert self._generators is not None
+        self._add_task(generator.aclose(), self._generators.child(), None, None)
 
     def _run_until_quiet(self) -> None:
         budget = CALLBACKS_PER_TURN

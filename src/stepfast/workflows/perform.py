@@ -100,6 +100,9 @@ class Performance:
             enter_thread(branch)
             try:
                 return call()
+            except StopIteration as error:
+                # No future takes it; out of a coroutine Python itself makes it this.
+                raise RuntimeError("The workflow's code raised StopIteration") from error
             finally:
                 enter_thread(None)
 
@@ -107,7 +110,7 @@ class Performance:
         future.add_done_callback(self._code_ended)
 
     def _code_ended(self, code: asyncio.Future[Any]) -> None:
-        if self._ended.done():
+        if self._ended.done() or self._context.stopped_by is not None:
             _look_at(code)
         elif code.cancelled():
             self._end(Raised(StepFailed("The workflow's code was cancelled from inside.", type_name="CancelledError")))
@@ -161,6 +164,8 @@ class Performance:
             self._ended.set_result(ending)
 
     async def _close(self) -> None:
+        # Also where nothing is open: the thread of a `def` workflow may be between two calls.
+        self._context.refuse_calls()
         if self._context.is_quiet:
             return
         # From a plain callback: the code's tasks must not be driven from inside a task of the outer loop.

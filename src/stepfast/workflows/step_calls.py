@@ -15,7 +15,6 @@ from stepfast.workflows import failures
 from stepfast.workflows.bodies import Later, StepBody, StepInfo
 from stepfast.workflows.calls import Asked
 
-
 # These fail the same way each time: a value that cannot be stored, a call in the wrong place.
 NEVER_RETRIED = (Invalid, WrongCall)
 
@@ -31,6 +30,7 @@ class StepCall:
         self.input, self._arguments = body.arguments.restore(body.arguments.bind(args, kwargs))
         self.counted = body.counted_input(self._arguments, self.input)
         self._task: asyncio.Task[None] | None = None
+        self._unwanted = False
 
     def counted_of(self, stored: str) -> str:
         return self._body.count_stored_input(stored)
@@ -41,17 +41,25 @@ class StepCall:
     def begin(self, asked: Asked, record: Record | None) -> None:
         asked.context.busy.add(asked.call)
         self._task = asked.context.outer.create_task(self._perform(asked, record), context=asked.variables)
+        self._task.add_done_callback(partial(self._performed, asked))
+
+    def _performed(self, asked: Asked, task: asyncio.Task[None]) -> None:
+        # Whatever kept an attempt from being recorded: a run that nobody answers would hang for ever.
+        if not self._unwanted and (task.cancelled() or task.exception() is not None):
+            error = asyncio.CancelledError() if task.cancelled() else task.exception()
+            asked.context.stop(error or asyncio.CancelledError())
 
     def call_off(self, asked: Asked) -> None:
         """A body that still runs is cancelled; a record under way stays."""
         if self._task is None or self._task.done():
             return
-        self._task.cancel()
+        self.drop()
         context = asked.context
         context.busy.discard(asked.call)
         context.host.recorder.ride(context.run, rules.cancelled_step(asked.call, context.host.clock.now()))
 
     def drop(self) -> None:
+        self._unwanted = True
         if self._task is not None:
             self._task.cancel()
 
@@ -73,7 +81,7 @@ class StepCall:
             value = await self._body.invoke(self._arguments, info, context.host.threads)
             text, restored = self._body.result.restore(value)
         except BaseException as error:
-            if _is_of_the_worker(error):
+            if self._unwanted or isinstance(error, KeyboardInterrupt | GeneratorExit):
                 raise
             if isinstance(error, Later):
                 context.stop(error)
@@ -93,8 +101,9 @@ class StepCall:
         record = asked.new_record(StepState.PENDING, attempt, started_at, error=text)
         due_at = Instant(record.ended_at + retry.delay_ms(attempt, asked.digest))
         decision = rules.schedule_retry(asked.context.run, record._replace(due_at=due_at))
-        if await asked.context.saved(decision):
-            await self._rest_until(asked, due_at)
+        if not await asked.context.saved(decision):
+            return True
+        await self._rest_until(asked, due_at)
         return False
 
     async def _rest_until(self, asked: Asked, due_at: Instant | None) -> None:
@@ -126,11 +135,3 @@ class StepCall:
         failure = failures.describe(Unstorable(f"The store refused the record of step {asked.call.address}: {refused}"))
         failed = record._replace(state=StepState.FAILED, input="{}", value=None, error=failures.to_text(failure))
         self._save(asked, failed, None, failures.revive(failure))
-
-
-def _is_of_the_worker(error: BaseException) -> bool:
-    """Whether an error out of a step's body is the worker stopping it, and not the body's own doing."""
-    if isinstance(error, asyncio.CancelledError):
-        task = asyncio.current_task()
-        return task is not None and task.cancelling() > 0
-    return isinstance(error, KeyboardInterrupt | GeneratorExit)

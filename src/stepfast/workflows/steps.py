@@ -108,7 +108,12 @@ async def ask_durably(loop: RunLoop, operation: Operation) -> Any:
     """A durable call of an async workflow; its place is that of the task which awaits it."""
     branch = current_branch_of(loop)
     answer = loop.create_answer()
-    branch.context.ask(branch, operation, answer)
+    try:
+        branch.context.ask(branch, operation, answer)
+    except BaseException:
+        # Code that swallows Parked in a loop must not keep the worker: each turn of it costs a callback.
+        await asyncio.sleep(0)
+        raise
     return await answer
 
 

@@ -8,11 +8,9 @@ from functools import partial
 from typing import Any
 
 from stepfast.kernel import rules
-from stepfast.kernel.decisions import HeldRun, Record
-from stepfast.kernel.durations import Instant
+from stepfast.kernel.decisions import Record
 from stepfast.kernel.errors import Invalid, WrongCall
 from stepfast.kernel.events import EventType
-from stepfast.kernel.ports import Recorder
 from stepfast.kernel.states import StepState
 from stepfast.kernel.texts import check_text
 from stepfast.workflows.bodies import current_step
@@ -21,7 +19,6 @@ from stepfast.workflows.calls import Asked
 from stepfast.workflows.codec import ValueCodec
 from stepfast.workflows.loop import RunLoop, current_branch_of
 from stepfast.workflows.waiting import ask
-
 
 RESERVED = frozenset(map(str, EventType))
 
@@ -44,10 +41,10 @@ class EmitCall:
 
     def begin(self, asked: Asked, record: Record | None) -> None:
         context = asked.context
-        now = context.host.clock.now()
         context.busy.add(asked.call)
-        decision = rules.emit(context.run, asked.new_record(StepState.COMPLETED, 1, now), self._event, self.input)
-        context.save(decision, partial(context.ended, asked, now, None, None))
+        emitted = asked.new_record(StepState.COMPLETED, 1, context.host.clock.now())
+        decision = rules.emit(context.run, emitted, self._event, self.input)
+        context.save(decision, partial(context.ended, asked, emitted.ended_at, None, None))
 
     def call_off(self, asked: Asked) -> None:
         """It is on its way and stays."""
@@ -69,18 +66,14 @@ def emit(event: str, data: Any = None) -> Any:
 def progress(done: float, total: float | None = None, note: str | None = None) -> None:
     """Say how far the run has got; goes along with its next commit, and is silent while its code is replayed."""
     data = json.dumps({"done": done, "total": total, "note": note}, allow_nan=False)
-    info = current_step.get(None)
-    if info is not None:
-        info.tell(rules.progress(info.call, info.now(), data))
-        return
     loop = events._get_running_loop()
     branch = current_branch_of(loop) if isinstance(loop, RunLoop) else thread_branch()
-    if branch is None:
+    # The branch first: a run that was started inside a step's body inherits the context of that step.
+    if branch is not None:
+        if not branch.context.is_replaying:
+            branch.context.tell(rules.progress(None, branch.context.host.clock.now(), data))
+        return
+    info = current_step.get(None)
+    if info is None:
         raise WrongCall("progress() was called outside a run.")
-    if not branch.context.is_replaying:
-        host = branch.context.host
-        _ride(host.recorder, branch.context.run, data, host.clock.now())
-
-
-def _ride(recorder: Recorder, run: HeldRun, data: str, now: Instant) -> None:
-    recorder.ride(run, rules.progress(None, now, data))
+    info.tell(rules.progress(info.call, info.now(), data))

@@ -113,12 +113,18 @@ class WaitCall:
         if refused is not None:
             context.stop(refused)
             return
+        if context.is_closed:
+            return
         (wait,) = decision.opened
         # Later than the store's own moment by the way of the answer, so that nothing fires early.
         due_at = None if wait.due_in_ms is None else Instant(context.host.clock.now() + wait.due_in_ms)
-        self._await(OpenWait(wait.wait_id, wait.kind, wait.name, due_at, wait.need, wait.spare, wait.total, 0, 0))
+        opened = OpenWait(wait.wait_id, wait.kind, wait.name, due_at, wait.need, wait.spare, wait.total, 0, 0)
         if self.asked.answer.cancelled():
+            # Before it looks: what has come meanwhile is for others.
+            self._wait = opened
             self.call_off(self.asked)
+        else:
+            self._await(opened)
         context.kick()
 
     def _await(self, wait: OpenWait) -> None:
@@ -222,6 +228,6 @@ class ReceiveCall(WaitCall):
         context.outer.create_task(self._look_once_more(), name="stepfast-look")
 
     async def _look_once_more(self) -> None:
-        await self.asked.context.look_now()
-        if not self._ending:
+        looked = await self.asked.context.look_now()
+        if looked and not self._ending:
             self.fail(WaitTimeout(f"No signal {self._wait_name!r} came within {self._due_in_ms} ms."))

@@ -1,0 +1,174 @@
+"""Stop, close and cancel leave no thread, task, connection or file behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+from collections import Counter
+from typing import NamedTuple
+
+import pytest
+
+from stepfast import step, workflow
+from stepfast.worker.heartbeat import Heartbeat
+from tests.support.apps import app_on
+
+CYCLES = 20
+
+begun: asyncio.Event
+
+
+@step
+async def echo(word: str) -> str:
+    return word
+
+
+@step
+async def never_ends() -> None:
+    begun.set()
+    await asyncio.Event().wait()
+
+
+@step
+def in_a_thread(word: str) -> str:
+    return word
+
+
+@workflow
+async def finished(word: str) -> str:
+    return await echo(await in_a_thread.aio(word))
+
+
+@workflow
+async def unfinished() -> None:
+    await never_ends()
+
+
+WORKFLOWS = [finished, unfinished]
+
+
+class Belongings(NamedTuple):
+    """What a process has."""
+
+    threads: Counter[str]
+    tasks: int
+    files: Counter[str]
+
+
+def belongings() -> Belongings:
+    gc.collect()
+    threads = Counter(thread.name.rpartition("_")[0] or thread.name for thread in threading.enumerate())
+    # The loop keeps a few threads of its own for `to_thread`, up to a number that is not ours.
+    own = Counter({name: number for name, number in threads.items() if not name.startswith("asyncio")})
+    return Belongings(own, len(asyncio.all_tasks()), Counter(_open_files()))
+
+
+def _open_files() -> list[str]:
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            found.append(os.readlink(f"/proc/self/fd/{number}").split(":")[0])
+        except FileNotFoundError:
+            continue
+    return found
+
+
+async def with_finished_runs(database: str) -> None:
+    async with app_on(database, WORKFLOWS) as app:
+        assert await (await app.start(finished, "a")).result(timeout="10s") == "a"
+
+
+async def with_an_unfinished_run(database: str) -> None:
+    begun.clear()
+    async with app_on(database, WORKFLOWS) as app:
+        await app.start(unfinished, tenant="other")
+        await begun.wait()
+
+
+async def with_a_cancelled_waiter(database: str) -> None:
+    begun.clear()
+    async with app_on(database, WORKFLOWS) as app:
+        run = await app.start(unfinished)
+        await begun.wait()
+        waiting = asyncio.ensure_future(run.result())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def with_a_cancelled_owner(database: str) -> None:
+    async def own() -> None:
+        async with app_on(database, WORKFLOWS) as app:
+            await app.start(unfinished)
+            await begun.wait()
+            await asyncio.Event().wait()
+
+    begun.clear()
+    owner = asyncio.ensure_future(own())
+    await begun.wait()
+    owner.cancel()
+    await asyncio.gather(owner, return_exceptions=True)
+
+
+async def with_a_worker_of_its_own(database: str) -> None:
+    async with app_on(database, WORKFLOWS, worker=False) as app, app.worker(lease="2s") as worker:
+        await (await app.start(finished, "a")).result(timeout="10s")
+        await worker.stop()
+
+
+LIVES = [
+    with_finished_runs,
+    with_an_unfinished_run,
+    with_a_cancelled_waiter,
+    with_a_cancelled_owner,
+    with_a_worker_of_its_own,
+]
+
+
+async def left_behind(database: str, live) -> tuple[Belongings, Belongings]:
+    """What the process has after one life of an app, and after many."""
+    global begun
+    begun = asyncio.Event()
+    await live(database)
+    once = belongings()
+    for _ in range(CYCLES):
+        await live(database)
+    return once, belongings()
+
+
+@pytest.mark.parametrize("live", LIVES)
+async def test_an_app_that_was_opened_and_closed_leaves_nothing_behind(database, live):
+    once, often = await left_behind(database, live)
+    assert often == once
+
+
+async def test_a_start_that_is_cancelled_just_as_it_is_answered_is_cancelled(database, monkeypatch):
+    async with app_on(database, WORKFLOWS, worker=False) as app:
+        starting = asyncio.ensure_future(app.start(finished, "a"))
+        assert app._parts is not None
+        store_start = app._parts.store.start
+
+        async def start_and_cancel(*args):
+            answers = await store_start(*args)
+            asyncio.get_running_loop().call_soon(starting.cancel)
+            return answers
+
+        monkeypatch.setattr(app._parts.store, "start", start_and_cancel)
+        await asyncio.wait({starting})
+    assert starting.cancelled()
+
+
+async def test_the_broken_twin_that_does_not_stop_its_heartbeat_leaves_threads_behind(database, monkeypatch):
+    heartbeats: list[Heartbeat] = []
+    stop = Heartbeat.stop
+
+    async def forget(self: Heartbeat) -> None:
+        heartbeats.append(self)
+
+    monkeypatch.setattr(Heartbeat, "stop", forget)
+    once, often = await left_behind(database, with_finished_runs)
+    for heartbeat in heartbeats:
+        await stop(heartbeat)
+    assert often.threads != once.threads
