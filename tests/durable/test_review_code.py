@@ -63,7 +63,7 @@ async def test_a_recorded_result_that_todays_type_cannot_read_leaves_the_run_wai
 
 
 async def test_recorded_arguments_that_todays_types_cannot_read_leave_the_run_waiting_for_code(database):
-    held = Hold()
+    held, bodies = Hold(), Bodies()
 
     @step(name="charge")
     async def old_charge(amount: int) -> None: ...
@@ -71,10 +71,17 @@ async def test_recorded_arguments_that_todays_types_cannot_read_leave_the_run_wa
     @step(name="charge")
     async def new_charge(amount: Money) -> None: ...
 
+    @step
+    async def undo() -> None:
+        bodies.ran("undo")
+
     def code(charge, amount):
         @workflow(name="flow")
         async def flow() -> None:
-            await charge(amount)
+            try:
+                await charge(amount)
+            except Exception:  # noqa: BLE001 - that is what people write
+                await undo()
             await held.step()
 
         return flow
@@ -84,6 +91,7 @@ async def test_recorded_arguments_that_todays_types_cannot_read_leave_the_run_wa
         await held.reached.wait()
     async with app_on(database, [code(new_charge, Money(7, "EUR"))]) as app:
         await until(app, run.id, RunState.WAITING)
+    assert bodies["undo"] == 0
 
 
 @pytest.mark.parametrize("how", ["task group", "bare except"])

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from stepfast import Retry, RunFailed, race, receive, step, workflow
+from stepfast.engine.committer import Committer
 from tests.support.apps import QUICK, Bodies, app_on
 
 ONCE = Retry(attempts=1)
@@ -153,41 +156,53 @@ async def test_a_step_whose_failure_could_not_be_saved_is_not_tried_again_here(d
     assert bodies["body"] == 1
 
 
-async def test_a_receive_in_a_called_off_branch_takes_no_signal_while_it_is_opened(database, monkeypatch):
-    """The signal comes, and the receive is called off, while the wait is on its way into the store."""
+async def test_a_receive_that_is_called_off_while_it_is_opened_takes_no_signal(database, monkeypatch):
+    held_back: list[Any] = []
 
     @step
-    async def signal_and_win() -> None:
+    async def win_with_the_signal_there() -> None:
         await app.get(ids[0]).signal("word", "kept")
         (worker,) = app._open_parts()._workers
         (held,) = worker._held
         await worker._executor._performances[held]._context.look_now()
 
+    @step
+    async def open_at_last() -> None:
+        run, decision, answered = held_back.pop()
+        opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        save(run, decision, lambda error: opened.set_result(answered(error)))
+        await opened
+
     @workflow
     async def flow() -> str:
-        await race(word=receive("word", str), won=signal_and_win())
+        await race(word=receive("word", str), won=win_with_the_signal_there())
+        await open_at_last()
         return await receive("word", str)
 
-    ids: list[str] = []
-    async with app_on(database, [flow]) as app:
-        (committer,) = app._open_parts()._workers.values()
-        save = committer.save
-
-        def hold_back(run, decision, answered):
-            if decision.opened and not held_back:
-                held_back.append((run, decision, answered))
-                return
+    def hold_back(run, decision, answered):
+        if decision.opened and not ids[1:]:
+            ids.append("held back")
+            held_back.append((run, decision, answered))
+        else:
             save(run, decision, answered)
-            if held_back and not decision.opened and decision.records:
-                late = held_back.pop()
-                held_back.append(late)
-                if not sent:
-                    sent.append(late)
-                    asyncio.get_running_loop().call_later(0.05, save, *late)
 
-        held_back: list = []
-        sent: list = []
-        monkeypatch.setattr(committer, "save", hold_back)
-        run = await app.start(flow)
-        ids.append(run.id)
-        assert await run.result("10s") == "kept"
+    async with app_on(database, [flow], worker=False) as client:
+        ids = [(await client.start(flow)).id]
+    app = app_on(database, [flow])
+    await app._open_store()
+    monkeypatch.setattr(Committer, "save", lambda self, *given: hold_back_of(self)(*given))
+    save: Any = None
+
+    def hold_back_of(committer):
+        nonlocal save
+        save = functools.partial(plain_save, committer)
+        return hold_back
+
+    await app._open_parts().add_worker(QUICK)
+    try:
+        assert await app.get(ids[0]).result("10s") == "kept"
+    finally:
+        await app.close()
+
+
+plain_save = Committer.save

@@ -29,7 +29,7 @@ async def test_an_event_cannot_pass_for_one_of_the_engines_own(database):
         await emit("completed")
 
     async with app_on(database, [flow]) as app:
-        with pytest.raises(RunFailed, match="order.completed"):
+        with pytest.raises(RunFailed, match=r"order\.completed"):
             await (await app.start(flow))
 
 

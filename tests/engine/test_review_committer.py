@@ -62,7 +62,8 @@ def held() -> HeldRun:
 async def woken_with_a_decision_behind() -> tuple[list[Decision], list[BaseException | None]]:
     """What is saved, and what is answered, of [park with a rider, another decision] when the park is refused."""
     store: Any = WokenOnce()
-    committer, run, answers = Committer(store), held(), []
+    answers: list[BaseException | None] = []
+    committer, run = Committer(store), held()
     committer.start()
     committer.ride(run, Event("rider", NOW))
     committer.save(run, rules.park(run, NOW), answers.append)
