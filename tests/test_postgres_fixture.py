@@ -16,8 +16,7 @@ async def ask(url: str, query: str) -> object:
         await connection.close()
 
 
-async def test_the_server_waits_for_the_disk(postgres_url):
-    assert await ask(postgres_url, "show fsync") == "on"
+async def test_a_commit_is_answered_after_it_is_written(postgres_url):
     assert await ask(postgres_url, "show synchronous_commit") == "on"
 
 

@@ -22,6 +22,9 @@ CALLBACKS_PER_TURN = 2_000
 # The branch below which generators are closed that nobody closed by hand.
 GENERATORS = "~"
 
+# Loops whose code would not end when it was let go of.
+DROPPED: list[RunLoop] = []
+
 
 class BranchTask(asyncio.Task[Any]):
     """A task of a run's code; the branch that its durable calls belong to."""
@@ -55,6 +58,7 @@ class RunLoop(asyncio.AbstractEventLoop):
         self._ready: deque[asyncio.Handle] = deque()
         self._scheduled = False
         self._driving = False
+        self._is_dropped = False
         self.tasks: set[BranchTask] = set()
         self._generators: Branch | None = None
         self._outer_hooks = sys.get_asyncgen_hooks()
@@ -75,11 +79,21 @@ class RunLoop(asyncio.AbstractEventLoop):
         outer = self._enter()
         try:
             self._run_ready(callbacks)
+            if self.tasks:
+                self._drop()
         finally:
             self._leave(outer)
 
+    def _drop(self) -> None:
+        # Collected as garbage, such code would be told once more to end, and go on outside of every loop.
+        self._is_dropped = True
+        self._ready.clear()
+        DROPPED.append(self)
+
     def _drive(self) -> None:
         self._scheduled = False
+        if self._is_dropped:
+            return
         outer = self._enter()
         try:
             self._run_until_quiet()
