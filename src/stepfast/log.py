@@ -23,6 +23,7 @@ class LogEvent(NamedTuple):
 
 
 EVENTS = {
+    "answer_failed": LogEvent("error", "What follows from a commit failed for one run; the others are not concerned."),
     "claim_failed": LogEvent("warning", "The store did not hand out runs; the worker asks again at the next poll."),
     "commit_failed": LogEvent(
         "error", "A commit failed for a reason the store should have named; its runs are let go."

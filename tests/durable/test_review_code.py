@@ -8,7 +8,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from stepfast import Retry, RunState, WaitTimeout, receive, step, timeout, workflow
+from stepfast import Retry, RunState, WaitTimeout, race, receive, sleep, step, timeout, workflow
+from stepfast.engine.clock import SystemClock
+from stepfast.kernel.ids import RunId
+from stepfast.stores.urls import store_for
+from stepfast.workflows.wait_calls import WaitCall
 from tests.durable.test_waiting import until
 from tests.support.apps import Bodies, app_on
 
@@ -278,3 +282,35 @@ async def test_a_loop_that_swallows_everything_does_not_stop_the_worker_when_it_
         assert await (await app.start(other)).result("10s") == "done"
         await run.signal("go")
         await run.result("10s")
+
+
+async def test_a_wait_that_lost_a_race_before_a_crash_is_closed_by_the_next_holder(database, monkeypatch):
+    reached, let_go, again = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @step
+    async def hold() -> None:
+        (again if reached.is_set() else reached).set()
+        await let_go.wait()
+
+    @workflow
+    async def flow() -> str:
+        name, _ = await race(paid=receive("paid"), late=sleep("10m"))
+        await hold()
+        return name
+
+    with monkeypatch.context() as patched:
+        # As if the process had died between the winner's record and the loser's.
+        patched.setattr(WaitCall, "call_off", lambda self, asked: None)
+        async with app_on(database, [flow]) as app:
+            run = await app.start(flow)
+            await run.signal("paid")
+            await reached.wait()
+    async with app_on(database, [flow]) as app:
+        await again.wait()
+        store = store_for(database, SystemClock())
+        await store.open()
+        while (await store.histories([RunId(run.id)]))[RunId(run.id)].waits:
+            pass
+        await store.close()
+        let_go.set()
+        assert await app.get(run.id).result() == "paid"

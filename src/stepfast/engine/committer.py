@@ -73,7 +73,7 @@ class Committer:
         """The lease is over: what no commit could save by now is given up, also the batch that is being retried."""
         self._abandoned = reason
         for item in self._group.take_all():
-            item.answered(reason)
+            _answer(item, reason)
 
     def resume(self) -> None:
         """A new lease: commits are tried again."""
@@ -106,7 +106,7 @@ class Committer:
                 if saving is Saving.LOST and item.run in woken:
                     behind.append(item)
                 else:
-                    item.answered(_error_of(item, saving))
+                    _answer(item, _error_of(item, saving))
             self._put_back(behind)
 
     def _put_back(self, behind: list[Item]) -> None:
@@ -134,7 +134,7 @@ class Committer:
             _take_numbers_back(item)
         if len(batch) == 1:
             _unboard_riders(batch[0])
-            batch[0].answered(refused)
+            _answer(batch[0], refused)
             return
         middle = len(batch) // 2
         await self._commit(batch[:middle])
@@ -198,9 +198,17 @@ def _error_of(item: Item, saving: Saving) -> BaseException | None:
     return LeaseLost(f"Run {item.run.run_id} is no longer held with token {item.run.token}; another worker has it.")
 
 
+def _answer(item: Item, error: BaseException | None) -> None:
+    """Tell whoever decided; a mistake on their side must not end the commits of all others."""
+    try:
+        item.answered(error)
+    except Exception:
+        log.exception("answer_failed", run_id=item.run.run_id, tenant=item.run.tenant)
+
+
 def _answer_all(batch: list[Item], error: BaseException) -> None:
     for item in batch:
-        item.answered(error)
+        _answer(item, error)
 
 
 def _ignore(error: BaseException | None) -> None:

@@ -91,7 +91,7 @@ class Lease:
         self._answered_at = now
         if beat.alive:
             self.heard(beat, number)
-        elif not self._is_ending:
+        elif not self._is_ending and (self._renewal is None or self._renewal.done()):
             self.lost("it was buried by another worker")
             self._renewal = asyncio.get_running_loop().create_task(self._renew(), name="stepfast-renewal")
 

@@ -209,6 +209,7 @@ class Worker:
 
     def _heard(self, beat: Beat, number: int) -> None:
         """A heartbeat was answered: compare what the store says is held here with what is."""
+        self._committer.resume()
         for run in self._held.lost(beat.holdings, number):
             self._executor.stop(run, LeaseLost("Another worker or a command has taken it."))
         for run in self._held.woken(beat.holdings):

@@ -44,6 +44,10 @@ class Operation(Protocol):
         """The code no longer wants it."""
         ...
 
+    def abandon(self, asked: Asked, record: Record) -> None:
+        """The code called it off before it was taken up again; `record` is what is known of it."""
+        ...
+
     def drop(self) -> None:
         """The run is let go of here: stop doing it, and leave everything as it is stored."""
         ...

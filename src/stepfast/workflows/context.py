@@ -135,6 +135,8 @@ class RunContext:
     def _begin(self, asked: Asked, record: Record | None) -> None:
         if asked.answer.cancelled():
             self._open.pop(asked.call, None)
+            if record is not None:
+                asked.operation.abandon(asked, record)
             return
         if isinstance(asked.answer, CallAnswer):
             asked.answer.on_cancel = partial(self._call_off, asked)

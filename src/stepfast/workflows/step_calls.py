@@ -58,6 +58,9 @@ class StepCall:
         context.busy.discard(asked.call)
         context.host.recorder.ride(context.run, rules.cancelled_step(asked.call, context.host.clock.now()))
 
+    def abandon(self, asked: Asked, record: Record) -> None:
+        """Nothing of it is under way."""
+
     def drop(self) -> None:
         self._unwanted = True
         if self._task is not None:

@@ -49,6 +49,9 @@ class EmitCall:
     def call_off(self, asked: Asked) -> None:
         """It is on its way and stays."""
 
+    def abandon(self, asked: Asked, record: Record) -> None:
+        """It has no record that is not its end."""
+
     def drop(self) -> None:
         """Nothing runs that could be stopped."""
 

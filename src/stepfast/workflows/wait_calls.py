@@ -82,6 +82,12 @@ class WaitCall:
         asked.context.busy.add(asked.call)
         asked.context.save(decision, partial(self._called_off, asked))
 
+    def abandon(self, asked: Asked, record: Record) -> None:
+        """Its wait is still open in the store, and would wake the run again and again."""
+        self._asked, self._started_at = asked, record.started_at
+        self._wait = asked.context.mailbox.wait(record.seq)
+        self.call_off(asked)
+
     def drop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
