@@ -8,16 +8,7 @@ import pytest
 
 from stepfast import Invalid, Retry, RunFailed, RunState, StepfastError, WorkerSettings, step, workflow
 from tests.support.apps import app_on
-
-
-@step
-async def echo(word: str) -> str:
-    return word
-
-
-@workflow
-async def say(word: str) -> str:
-    return await echo(word)
+from tests.support.workflows import echo, say
 
 
 @workflow(queue="parse")

@@ -7,23 +7,14 @@ import threading
 
 import pytest
 
-from stepfast import StepfastError, step, workflow
+from stepfast import StepfastError
 from stepfast.kernel.errors import StoreUnavailable
 from stepfast.worker.claims import ClaimLoop
 from stepfast.worker.upkeep import UpkeepLoop
 from tests.support.apps import app_on
+from tests.support.workflows import say
 
 FAILURES = {"named": StoreUnavailable("away"), "unnamed": KeyError("what")}
-
-
-@step
-async def echo(word: str) -> str:
-    return word
-
-
-@workflow
-async def say(word: str) -> str:
-    return await echo(word)
 
 
 class Failing:

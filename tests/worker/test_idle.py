@@ -5,21 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from stepfast import Stepfast, WorkerSettings, step, workflow
+from stepfast import Stepfast, WorkerSettings
 from stepfast.testing import VirtualClock
+from tests.support.workflows import say
 
 MINUTE_MS = 60_000
 LOOPS = 2
-
-
-@step
-async def echo(word: str) -> str:
-    return word
-
-
-@workflow
-async def say(word: str) -> str:
-    return await echo(word)
 
 
 class CountingStore:

@@ -5,18 +5,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from stepfast import RunState, step, workflow
+from stepfast import RunState, workflow
 from tests.support.apps import QUICK, app_on
-
-
-@step
-async def echo(word: str) -> str:
-    return word
-
-
-@workflow
-async def say(word: str) -> str:
-    return await echo(word)
+from tests.support.workflows import echo, say
 
 
 @workflow

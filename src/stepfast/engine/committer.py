@@ -99,18 +99,19 @@ class Committer:
             log.exception("commit_failed", runs=len(batch))
             _answer_all(batch, error)
         else:
-            woken: set[HeldRun] = set()
-            behind: list[Item] = []
-            for item, saving in zip(batch, savings, strict=True):
-                woken = woken | {item.run} if saving is Saving.WOKEN else woken
-                if saving is Saving.LOST and item.run in woken:
-                    behind.append(item)
-                else:
-                    _answer(item, _error_of(item, saving))
-            self._put_back(behind)
+            self._answer_each(batch, savings)
 
-    def _put_back(self, behind: list[Item]) -> None:
-        """What stood behind a park that did not take place has been written by nobody: its turn comes again."""
+    def _answer_each(self, batch: list[Item], savings: list[Saving]) -> None:
+        """Answer in order; what stood behind a park that did not take place was written by nobody, and comes again."""
+        woken: set[HeldRun] = set()
+        behind: list[Item] = []
+        for item, saving in zip(batch, savings, strict=True):
+            if saving is Saving.LOST and item.run in woken:
+                behind.append(item)
+                continue
+            if saving is Saving.WOKEN:
+                woken.add(item.run)
+            _answer(item, _error_of(item, saving))
         for item in behind:
             _board_riders(item)
         self._group.put_back(behind)

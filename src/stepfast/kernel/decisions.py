@@ -9,7 +9,7 @@ from typing import NamedTuple
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.events import Event
 from stepfast.kernel.ids import RunId, WorkerId
-from stepfast.kernel.states import RunState, StepState, TaskState, WaitKind
+from stepfast.kernel.states import RunState, StepState, WaitKind
 
 
 class Fence(NamedTuple):
@@ -249,20 +249,3 @@ class HeldRun:
     @property
     def fence(self) -> Fence:
         return Fence(self.run_id, self.token, self.worker_id)
-
-
-class TaskRow(NamedTuple):
-    """The hot row of an unended run."""
-
-    state: TaskState
-    queue: str
-    code: str
-    place: int
-    due_at: Instant | None
-    hold: bool
-    wakes: int
-    worker_id: WorkerId | None
-    token: int
-    crashes: int
-    claims: int
-    since_at: Instant

@@ -194,6 +194,3 @@ def check_name(what: str, name: object, function: object) -> str:
 
 def _is_usable(name: str) -> bool:
     return 0 < len(name) <= MAX_NAME and name.isprintable() and not set(name) & set("/#@ ") and name != "<lambda>"
-
-
-AnyStep = AsyncStep[..., Any] | SyncStep[..., Any]
