@@ -12,8 +12,9 @@ from bench.databases import Databases, execute, table
 from bench.figures import Figures, emit
 from bench.processes import run_child, run_loop
 from stepfast.engine.clock import SystemClock
+from stepfast.kernel.exchange import Claim, Enrolment, QueueRoom
 from stepfast.kernel.ids import WorkerId
-from stepfast.kernel.ports import Claim, Enrolment, QueueRoom, Store
+from stepfast.kernel.ports import Store
 from stepfast.stores.urls import store_for
 
 PER_TENANT = 100

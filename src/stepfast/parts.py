@@ -11,8 +11,9 @@ from stepfast.engine.results import Results
 from stepfast.engine.starting import Starter
 from stepfast.kernel.decisions import HeldRun, Joins, NewRun, Started
 from stepfast.kernel.errors import StepfastError
+from stepfast.kernel.exchange import Delivered
 from stepfast.kernel.ids import RunId, WorkerId
-from stepfast.kernel.ports import Clock, Delivered, Store
+from stepfast.kernel.ports import Clock, Store
 from stepfast.kernel.views import OutcomeView
 from stepfast.runs import Run
 from stepfast.starts import StartAnswer

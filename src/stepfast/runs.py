@@ -10,8 +10,9 @@ from typing import Any, Generic, TypeVar
 from stepfast.engine.results import Ended, Results
 from stepfast.kernel.durations import Duration, span_ms
 from stepfast.kernel.errors import NotFound, RunCancelled, RunFailed, WaitTimeout
+from stepfast.kernel.exchange import Delivered, Delivery
 from stepfast.kernel.ids import RunId
-from stepfast.kernel.ports import Delivered, Delivery, Store
+from stepfast.kernel.ports import Store
 from stepfast.kernel.states import RunState, check_move
 from stepfast.kernel.texts import check_optional_text, check_text
 from stepfast.kernel.views import EventView, OutcomeView, RunView, StepView

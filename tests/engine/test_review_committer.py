@@ -11,8 +11,8 @@ from stepfast.kernel import rules
 from stepfast.kernel.decisions import Decision, HeldRun
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.events import Event
+from stepfast.kernel.exchange import Saving, Woken
 from stepfast.kernel.ids import RunId, WorkerId
-from stepfast.kernel.ports import Saving, Woken
 
 NOW = Instant(1)
 

@@ -9,8 +9,8 @@ import pytest
 
 from stepfast import step, workflow
 from stepfast.engine.clock import SystemClock
+from stepfast.kernel.exchange import Saving
 from stepfast.kernel.ids import WorkerId
-from stepfast.kernel.ports import Saving
 from stepfast.stores.sqlite.saving import Batch
 from stepfast.stores.urls import store_for
 from tests.stores import harness as acts

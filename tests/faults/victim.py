@@ -19,7 +19,7 @@ from typing import Any
 from stepfast import Stepfast, step, workflow
 from stepfast.engine.committer import Committer
 from stepfast.kernel.decisions import Decision
-from stepfast.kernel.ports import Saving
+from stepfast.kernel.exchange import Saving
 from tests.support.apps import QUICK
 
 STEPS = 5

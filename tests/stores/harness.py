@@ -22,8 +22,9 @@ from stepfast.kernel.decisions import (
 )
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.events import Event, EventType
+from stepfast.kernel.exchange import Claim, Claimed, DeadRun, Enrolment, QueueRoom, Saving, Upkeep, UpkeepReport
 from stepfast.kernel.ids import RunId, WorkerId, new_id
-from stepfast.kernel.ports import Claim, Claimed, DeadRun, Enrolment, QueueRoom, Saving, Store, Upkeep, UpkeepReport
+from stepfast.kernel.ports import Store
 from stepfast.kernel.states import RunState, StepState, WaitKind
 
 NOON = Instant(1_700_000_000_000)

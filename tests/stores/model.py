@@ -9,8 +9,8 @@ from stepfast.kernel.decisions import CallId, Decision, Fence, HandBack, Joins, 
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import KeyReused, RowsRefused
 from stepfast.kernel.events import EventType
+from stepfast.kernel.exchange import Beat, Claim, Delivered, Delivery, Enrolment, Holding, QueueRoom, Saving, Upkeep
 from stepfast.kernel.ids import RunId, WorkerId
-from stepfast.kernel.ports import Beat, Claim, Delivered, Delivery, Enrolment, Holding, QueueRoom, Saving, Upkeep
 from stepfast.kernel.states import PENDING_WAITS, RunState, TaskState, WaitKind
 from tests.stores.harness import NOON
 

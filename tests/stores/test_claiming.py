@@ -7,8 +7,8 @@ import json
 import pytest
 
 from stepfast.kernel.decisions import Joins
+from stepfast.kernel.exchange import Claim, QueueRoom
 from stepfast.kernel.ids import RunId
-from stepfast.kernel.ports import Claim, QueueRoom
 from stepfast.kernel.states import RunState, WaitKind
 from tests.stores.harness import HOUR_MS, NOON, hand_back, park, step, wait
 

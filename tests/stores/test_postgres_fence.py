@@ -8,8 +8,8 @@ import random
 import asyncpg
 import pytest
 
+from stepfast.kernel.exchange import Saving
 from stepfast.kernel.ids import RunId, WorkerId
-from stepfast.kernel.ports import Saving
 from stepfast.kernel.states import RunState, WaitKind
 from stepfast.stores.postgres.saving import save_call
 from tests.stores.harness import Harness, end, joins, step, wait

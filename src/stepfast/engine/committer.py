@@ -11,7 +11,8 @@ from stepfast.kernel import rules
 from stepfast.kernel.decisions import Decision, HeldRun, Joins
 from stepfast.kernel.errors import LeaseLost, RowsRefused, StepfastError, StoreUnavailable
 from stepfast.kernel.events import Event
-from stepfast.kernel.ports import Saving, Store, Woken
+from stepfast.kernel.exchange import Saving, Woken
+from stepfast.kernel.ports import Store
 from stepfast.log import Log
 
 log = Log("committer")

@@ -151,11 +151,24 @@ class HandBack(NamedTuple):
 
 
 class Continue(NamedTuple):
-    """End this generation and open the next with new input and no records; messages that nobody took go along."""
+    """End this generation and open the next; messages that nobody took go along.
+
+    `superseded` are the calls whose records count no more; None is all of them. A generation that is tried again
+    keeps counting its tries, any other cause begins anew.
+    """
 
     version: int
     code: str
     input: str
+    cause: str = "continue_as"
+    state: RunState = RunState.COMPLETED
+    error: str | None = None
+    superseded: tuple[CallId, ...] | None = None
+    delay_ms: int = 0
+
+    @property
+    def is_retry(self) -> bool:
+        return self.cause == "retry"
 
 
 class NewRun(NamedTuple):
@@ -237,6 +250,8 @@ class HeldRun:
     last_event: int
     queued_at: Instant
     deadline_at: Instant | None = None
+    tries: int = 0
+    """How often the whole run was tried again by its own policy."""
     joins: Joins | None = None
     actor: str | None = None
     correlation_id: str | None = None

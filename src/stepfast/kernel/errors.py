@@ -35,6 +35,12 @@ class NonDeterminism(StepfastError):
     code = "E-RUN-004"
 
 
+class NothingBefore(StepfastError):
+    """A run cannot go on from a step when nothing finished before it."""
+
+    code = "E-RUN-005"
+
+
 class StepFailed(StepfastError):
     """A step's error whose own class cannot be restored here; carries what is known of it."""
 
@@ -137,6 +143,12 @@ class RunFailed(StepfastError):
     """The run that was waited for has failed; its own error is the cause."""
 
     code = "E-RUN-007"
+
+
+class RunTimeout(StepfastError):
+    """A run did not end before its deadline."""
+
+    code = "E-RUN-009"
 
 
 class RunCancelled(StepfastError):

@@ -28,6 +28,7 @@ class EventType(StrEnum):
     CANCELLED = "cancelled"
     DLQ_PENDING = "dlq_pending"
     DLQ_RECORDED = "dlq_recorded"
+    DLQ_DISCARDED = "dlq_discarded"
     FAILED = "failed"
     STEP_STARTED = "step_started"
     STEP_PROGRESS = "step_progress"

@@ -3,15 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from stepfast.kernel.decisions import Decision, HeldRun, History, Message, NewRun, OpenWait, Started
+from stepfast.kernel.commands import Changed, Request
+from stepfast.kernel.decisions import Decision, HeldRun, History, NewRun, Started
 from stepfast.kernel.durations import Instant
+from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.events import Event
+from stepfast.kernel.exchange import (
+    Beat,
+    Claim,
+    Claimed,
+    Delivered,
+    Delivery,
+    Enrolment,
+    Look,
+    Saving,
+    Upkeep,
+    UpkeepReport,
+)
 from stepfast.kernel.ids import RunId, WorkerId
-from stepfast.kernel.states import RunState
-from stepfast.kernel.views import EventView, OutcomeView, RunFilter, RunView, StepView, WorkerView
+from stepfast.kernel.views import (
+    EventView,
+    Finding,
+    LetterFilter,
+    LetterView,
+    OutcomeView,
+    QueueView,
+    RunFilter,
+    RunView,
+    StepView,
+    WorkerView,
+)
 
 
 class Clock(Protocol):
@@ -32,135 +55,6 @@ class Clock(Protocol):
     async def sleep(self, span_ms: int) -> None:
         """Return after the span has passed by this clock."""
         ...
-
-
-class QueueRoom(NamedTuple):
-    """How many runs of a queue a worker can take, and the tenant it served last."""
-
-    queue: str
-    room: int
-    after: str = ""
-
-
-class Claim(NamedTuple):
-    """A worker asks for runs; `tenants` None is all of them.
-
-    With `suspects` it asks for suspects alone: how many it can take of runs with 1, 2, 3, ... crashes (see
-    kernel/suspects.py). Without, it gets none.
-    """
-
-    worker_id: WorkerId
-    queues: Sequence[QueueRoom]
-    codes: Sequence[str]
-    burst: int
-    tenants: Sequence[str] | None = None
-    suspects: Sequence[int] | None = None
-
-
-class Claimed(NamedTuple):
-    """The runs a claim handed out, when the next waiting run of these queues falls due, and whether suspects wait."""
-
-    runs: list[HeldRun]
-    next_due_at: Instant | None
-    suspects_wait: bool = False
-
-
-class Enrolment(NamedTuple):
-    """What a worker says of itself when it announces itself."""
-
-    worker_id: WorkerId
-    label: str
-    host: str
-    pid: int
-    queues: Sequence[str]
-    codes: Sequence[str]
-    lease_ms: int
-
-
-class Holding(NamedTuple):
-    """One run that a worker holds by the store's account."""
-
-    run_id: RunId
-    token: int
-    wakes: int
-    hold: bool
-
-
-class Beat(NamedTuple):
-    """The answer to a heartbeat; `alive` False: this worker was buried and must drop all it holds."""
-
-    now: Instant
-    alive: bool
-    holdings: list[Holding]
-
-
-class DeadRun(NamedTuple):
-    """How a run ends whose crash budget is spent: the stored failure, its type and its message."""
-
-    error: str
-    error_type: str
-    message: str
-
-
-class Upkeep(NamedTuple):
-    """One upkeep pass; only a worker whose own heartbeats were answered in time may bury others."""
-
-    may_bury: bool
-    max_crashes: int
-    limit: int
-    verdict: DeadRun
-
-
-class UpkeepReport(NamedTuple):
-    """What a pass did: workers buried, runs given back to the line, runs failed for good."""
-
-    buried: list[WorkerId]
-    returned: list[RunId]
-    failed: list[RunId]
-
-
-class Delivery(NamedTuple):
-    """Something brought to a run from outside; `tenant` None may reach every tenant's runs."""
-
-    run_id: RunId
-    tenant: str | None
-    kind: str
-    name: str
-    value: str | None
-    actor: str | None = None
-    key: str | None = None
-    digest: str = ""
-
-
-class Delivered(NamedTuple):
-    """What became of a delivery: the run's state before it (None: no such run), its queue, and its holder if any."""
-
-    state: RunState | None
-    queue: str = ""
-    worker_id: WorkerId | None = None
-
-
-class Look(NamedTuple):
-    """What has come for a run since it was claimed."""
-
-    wakes: int
-    hold: bool
-    waits: list[OpenWait]
-    inbox: list[Message]
-
-
-class Saving(Enum):
-    """What became of a decision."""
-
-    SAVED = "saved"
-    LOST = "lost"
-    """The fence does not hold: somebody else owns the run now."""
-    WOKEN = "woken"
-    """It wanted to park, but something has come since its holder last looked."""
-
-
-class Woken(Exception):
-    """The answer to a run that wanted to park: something has come for it since its holder last looked."""
 
 
 class Store(Protocol):
@@ -192,6 +86,19 @@ class Store(Protocol):
 
     async def claim(self, request: Claim) -> Claimed:
         """Lease ready runs to a worker, in turn over tenants, by place within a tenant."""
+        ...
+
+    async def claim_run(self, worker_id: WorkerId, run_id: RunId, codes: Sequence[str]) -> HeldRun | None:
+        """Lease one given run, if it is ready or due, not held, and of code this worker has."""
+        ...
+
+    async def change(self, requests: Sequence[Request]) -> list[Changed | StepfastError]:
+        """Carry out commands in one transaction, answering each in order.
+
+        Each run is locked, loaded, judged by `control.decide`, and the change written with its events. A command that
+        is refused is answered with its error and changes nothing; the others stand. A key that its tenant has used
+        before for the same command of the same run answers as the first time, for another it is refused.
+        """
         ...
 
     async def histories(self, run_ids: Sequence[RunId]) -> dict[RunId, History]:
@@ -268,6 +175,18 @@ class Store(Protocol):
 
     async def events(self, run_id: RunId, after: int = 0, limit: int = 1000) -> list[EventView]:
         """A run's history after event number `after`."""
+        ...
+
+    async def dead_letters(self, where: LetterFilter) -> list[LetterView]:
+        """A page of dead letters, newest run first."""
+        ...
+
+    async def queues(self) -> list[QueueView]:
+        """Every queue that has open runs."""
+        ...
+
+    async def findings(self, limit: int = 100) -> list[Finding]:
+        """Runs that break the invariant: no or a second home, a holder that is gone, a wait that nothing can meet."""
         ...
 
     async def workers(self) -> list[WorkerView]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from stepfast.kernel.decisions import (
     CallId,
@@ -12,6 +13,7 @@ from stepfast.kernel.decisions import (
     Decision,
     HandBack,
     HeldRun,
+    Joins,
     Message,
     NewRun,
     Outcome,
@@ -24,6 +26,15 @@ from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.states import RunState, StepState, WaitKind, check_move
 
 SHORT_MESSAGE = 200
+
+
+class Failed(NamedTuple):
+    """How a run's code failed: the stored error, its type and message, and the step that it came from, if any."""
+
+    error: str
+    error_type: str
+    message: str
+    step: str | None = None
 
 
 def started_step(call: CallId, attempt: int, now: Instant) -> Event:
@@ -69,20 +80,26 @@ def continue_as(run: HeldRun, text: str, now: Instant) -> Decision:
     return Decision(run.fence, run.tenant, run.generation, events=events, release=release)
 
 
-def fail(run: HeldRun, error: str, error_type: str, message: str, now: Instant) -> Decision:
+def fail(run: HeldRun, failure: Failed, now: Instant) -> Decision:
     """The code of a run raised; a run that no other run awaits becomes a dead letter in the same commit."""
     check_move(run.run_id, RunState.RUNNING, "fail")
-    data = json.dumps({"error_type": error_type, "message": message[:SHORT_MESSAGE]})
+    error, error_type, message, step = failure
+    events, is_letter = failing(run.joins, error_type, message, now)
     outcome = Outcome(RunState.FAILED, None, error, now, run.joins)
-    decision = Decision(run.fence, run.tenant, run.generation, outcome=outcome)
-    failed = Event(EventType.FAILED, now, data=data)
-    if run.joins is not None:
-        decision.events = (failed,)
-        return decision
-    # One commit writes all three, so no crash can leave them in part or out of order.
-    decision.events = (Event(EventType.DLQ_PENDING, now), Event(EventType.DLQ_RECORDED, now), failed)
-    decision.dead_letter = DeadLetter(run.workflow, run.version, error_type, message[:SHORT_MESSAGE], None)
+    decision = Decision(run.fence, run.tenant, run.generation, events=events, outcome=outcome)
+    if is_letter:
+        decision.dead_letter = DeadLetter(run.workflow, run.version, error_type, message[:SHORT_MESSAGE], step)
     return decision
+
+
+def failing(joins: Joins | None, error_type: str, message: str, now: Instant) -> tuple[tuple[Event, ...], bool]:
+    """The events of a run that fails for good, and whether it becomes a dead letter: one that nobody awaits does."""
+    data = json.dumps({"error_type": error_type, "message": message[:SHORT_MESSAGE]})
+    failed = Event(EventType.FAILED, now, data=data)
+    if joins is not None:
+        return (failed,), False
+    # One commit writes all three, so no crash can leave them in part or out of order.
+    return (Event(EventType.DLQ_PENDING, now), Event(EventType.DLQ_RECORDED, now), failed), True
 
 
 def open_wait(run: HeldRun, record: Record, wait: Wait, children: Sequence[NewRun] = ()) -> Decision:
@@ -150,6 +167,35 @@ def wait_for_code(run: HeldRun, reason: str, now: Instant) -> Decision:
     wait = Wait(CODE_WAIT_ID, WaitKind.CODE, name, CallId("", name, 1))
     event = Event(EventType.WAITING, now, data=json.dumps({"kind": WaitKind.CODE, "reason": reason}))
     return Decision(run.fence, run.tenant, run.generation, events=(event,), opened=(wait,), release=Park(run.wakes))
+
+
+def hold_back(run: HeldRun, told: Sequence[Message], now: Instant) -> Decision:
+    """A person holds the run, and its steps under way are recorded: it goes back, and nobody takes it till resumed."""
+    decision = tell_commands(run, told)
+    handed_back = Event(EventType.HANDED_BACK, now, data=json.dumps({"reason": "paused"}))
+    decision.events = (*decision.events, handed_back)
+    decision.release = HandBack()
+    return decision
+
+
+def tell_commands(run: HeldRun, told: Sequence[Message]) -> Decision:
+    """Commands that came while the run was held, told by its holder once they are carried out."""
+    events = tuple(Event(EventType(each.kind), each.at, actor=each.actor, data=each.value) for each in told)
+    return Decision(run.fence, run.tenant, run.generation, events=events, taken=tuple(each.n for each in told))
+
+
+COMMAND_KINDS = frozenset({EventType.PAUSED.value, EventType.RESUMED.value})
+
+
+def try_again(run: HeldRun, failure: Failed, superseded: Sequence[CallId], delay_ms: int, now: Instant) -> Decision:
+    """The code of a run raised, and its own policy gives it another try, without the failures that ended this one."""
+    check_move(run.run_id, RunState.RUNNING, "back_off")
+    data = {"due_at": now + delay_ms, "error_type": failure.error_type, "message": failure.message[:SHORT_MESSAGE]}
+    event = Event(EventType.RETRY_SCHEDULED, now, attempt=run.tries + 1, data=json.dumps(data))
+    code = f"{run.workflow}@{run.version}"
+    state, calls = RunState.FAILED, tuple(superseded)
+    release = Continue(run.version, code, run.input, "retry", state, failure.error, calls, delay_ms)
+    return Decision(run.fence, run.tenant, run.generation, events=(event,), release=release)
 
 
 def hand_back(run: HeldRun, reason: str, now: Instant, delay_ms: int = 0) -> Decision:

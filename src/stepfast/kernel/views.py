@@ -90,6 +90,58 @@ class StepView(NamedTuple):
     due_at: Instant | None
 
 
+class LetterView(NamedTuple):
+    """A dead letter: a run out of attempts that no other run awaits."""
+
+    run_id: RunId
+    generation: int
+    tenant: str
+    workflow: str
+    version: int
+    step: str | None
+    error_type: str
+    message: str
+    recorded_at: Instant
+    resolved_at: Instant | None
+    resolution: str | None
+    actor: str | None
+
+
+class LetterFilter(NamedTuple):
+    """Which dead letters a list holds; those that somebody has seen to are left out unless `resolved`."""
+
+    tenant: str | None = None
+    workflow: str | None = None
+    step: str | None = None
+    error_type: str | None = None
+    run_id: RunId | None = None
+    recorded_after: Instant | None = None
+    before: RunId | None = None
+    resolved: bool = False
+    limit: int = 100
+
+
+class QueueView(NamedTuple):
+    """How many open runs a queue has, by what they do; `oldest_at` is when the first of the ready became so."""
+
+    queue: str
+    ready: int
+    running: int
+    waiting: int
+    paused: int
+    suspects: int
+    oldest_at: Instant | None
+
+
+class Finding(NamedTuple):
+    """A run for which the invariant of unended runs does not hold: which clause, and what was found."""
+
+    clause: str
+    run_id: RunId
+    tenant: str
+    detail: str
+
+
 class EventView(NamedTuple):
     """One event of a run's history."""
 

@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable
 
 from stepfast.kernel.decisions import HeldRun
 from stepfast.kernel.errors import StepfastError
+from stepfast.kernel.exchange import Claim, Claimed, QueueRoom
 from stepfast.kernel.ids import WorkerId
-from stepfast.kernel.ports import Claim, Claimed, Clock, QueueRoom, Store
+from stepfast.kernel.ports import Clock, Store
 from stepfast.log import Log
 from stepfast.worker.held import HeldRuns
 from stepfast.worker.settings import WorkerSettings

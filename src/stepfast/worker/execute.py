@@ -11,7 +11,8 @@ from stepfast.kernel import rules
 from stepfast.kernel.decisions import Decision, HeldRun, History, Joins
 from stepfast.kernel.errors import LeaseLost, NonDeterminism, RowsRefused, Unstorable
 from stepfast.kernel.events import Event, EventType
-from stepfast.kernel.ports import Clock, Woken
+from stepfast.kernel.exchange import Woken
+from stepfast.kernel.ports import Clock
 from stepfast.kernel.views import OutcomeView
 from stepfast.log import Log, about
 from stepfast.workflows import failures
@@ -145,4 +146,4 @@ TROUBLE_DELAY_MS = 5_000
 
 def _fail(run: HeldRun, error: BaseException, clock: Clock) -> Decision:
     failure = failures.describe(error)
-    return rules.fail(run, failures.to_text(failure), failure.type, failure.message, clock.now())
+    return rules.fail(run, rules.Failed(failures.to_text(failure), failure.type, failure.message), clock.now())

@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import StepfastError
+from stepfast.kernel.exchange import Beat
 from stepfast.kernel.ids import WorkerId
-from stepfast.kernel.ports import Beat, Store
+from stepfast.kernel.ports import Store
 from stepfast.log import Log
 
 log = Log("heartbeat")

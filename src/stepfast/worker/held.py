@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 
 from stepfast.kernel.decisions import HeldRun
+from stepfast.kernel.exchange import Holding, QueueRoom
 from stepfast.kernel.ids import RunId
-from stepfast.kernel.ports import Holding, QueueRoom
 from stepfast.kernel.suspects import room_beside, suspect_rooms
 from stepfast.worker.settings import WorkerSettings
 

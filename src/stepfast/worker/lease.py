@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable
 
 from stepfast.kernel.errors import StepfastError
+from stepfast.kernel.exchange import Beat, Enrolment, Holding
 from stepfast.kernel.ids import RANDOM_BITS, RunId, WorkerId, new_id
-from stepfast.kernel.ports import Beat, Clock, Enrolment, Holding, Store
+from stepfast.kernel.ports import Clock, Store
 from stepfast.log import Log
 from stepfast.worker.heartbeat import Heartbeat
 from stepfast.worker.settings import WorkerSettings

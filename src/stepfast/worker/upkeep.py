@@ -7,7 +7,8 @@ import random
 from collections.abc import Callable
 
 from stepfast.kernel.errors import LeaseLost, StepfastError
-from stepfast.kernel.ports import Clock, DeadRun, Store, Upkeep, UpkeepReport
+from stepfast.kernel.exchange import DeadRun, Upkeep, UpkeepReport
+from stepfast.kernel.ports import Clock, Store
 from stepfast.log import Log
 from stepfast.workflows import failures
 

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 from stepfast.engine.committer import Committer
 from stepfast.kernel.decisions import HeldRun, History, Joins
 from stepfast.kernel.errors import LeaseLost
+from stepfast.kernel.exchange import Beat
 from stepfast.kernel.ids import RunId, WorkerId
-from stepfast.kernel.ports import Beat, Clock, Store
+from stepfast.kernel.ports import Clock, Store
 from stepfast.kernel.views import OutcomeView
 from stepfast.log import Log, about
 from stepfast.worker.claims import ClaimLoop

@@ -16,7 +16,8 @@ from stepfast.kernel.decisions import CallId, Decision, HeldRun, History, Record
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import Invalid, NonDeterminism, StepfastError
 from stepfast.kernel.events import Event
-from stepfast.kernel.ports import Clock, Recorder, Store, Woken
+from stepfast.kernel.exchange import Woken
+from stepfast.kernel.ports import Clock, Recorder, Store
 from stepfast.kernel.replay import Replay, check_all_claimed
 from stepfast.kernel.retry import Retry
 from stepfast.kernel.states import STEP_ENDED

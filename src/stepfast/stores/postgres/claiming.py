@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stepfast.kernel.decisions import HeldRun, Joins, Record
+from stepfast.kernel.exchange import Claim, Claimed
 from stepfast.kernel.ids import RunId
-from stepfast.kernel.ports import Claim, Claimed
 from stepfast.stores import rows
 from stepfast.stores.postgres.driver import Row
 

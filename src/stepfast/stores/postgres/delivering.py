@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from stepfast.kernel.decisions import History
+from stepfast.kernel.exchange import Delivered, Delivery, Look
 from stepfast.kernel.ids import RunId, WorkerId
-from stepfast.kernel.ports import Delivered, Delivery, Look
 from stepfast.kernel.states import RunState
 from stepfast.stores import rows
 from stepfast.stores.postgres import claiming

@@ -7,7 +7,7 @@ from functools import cache
 from itertools import chain
 
 from stepfast.kernel.decisions import Continue, Decision, HandBack, Park
-from stepfast.kernel.ports import Saving
+from stepfast.kernel.exchange import Saving
 from stepfast.stores.postgres.columns import Column, Columns, call_with
 from stepfast.stores.postgres.driver import Row
 from stepfast.stores.postgres.starting import RUN_COLUMNS, run_columns

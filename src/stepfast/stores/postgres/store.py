@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager
 from stepfast.kernel.decisions import Decision, History, NewRun, Started
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import KeyReused, RowsRefused
-from stepfast.kernel.ids import RunId, WorkerId
-from stepfast.kernel.ports import (
+from stepfast.kernel.exchange import (
     Beat,
     Claim,
     Claimed,
@@ -22,6 +21,7 @@ from stepfast.kernel.ports import (
     Upkeep,
     UpkeepReport,
 )
+from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.views import EventView, OutcomeView, RunFilter, RunView, StepView, WorkerView
 from stepfast.stores import rows
 from stepfast.stores.postgres import claiming, delivering, hints, reading, saving, schema, starting, workers

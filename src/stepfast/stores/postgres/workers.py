@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from stepfast.kernel.ports import Beat, Enrolment, Holding, Upkeep, UpkeepReport
+from stepfast.kernel.exchange import Beat, Enrolment, Holding, Upkeep, UpkeepReport
 from stepfast.stores.postgres.driver import Row
 
 ENROL = "select stepfast.enrol($1::uuid, $2::text, $3::text, $4::integer, $5::text, $6::text, $7::bigint)"

@@ -11,8 +11,8 @@ import apsw
 from stepfast.kernel.decisions import HeldRun, Joins
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.events import EventType
+from stepfast.kernel.exchange import Claim, Claimed, QueueRoom
 from stepfast.kernel.ids import RunId, WorkerId
-from stepfast.kernel.ports import Claim, Claimed, QueueRoom
 from stepfast.stores.sqlite.asking import Row, fetch, fetch_each, moment, one, statements
 from stepfast.stores.sqlite.lines import TenantLine, Tenants
 from stepfast.stores.sqlite.pending import write_events

@@ -10,8 +10,8 @@ import apsw
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import KeyReused
 from stepfast.kernel.events import EventType
+from stepfast.kernel.exchange import Delivered, Delivery
 from stepfast.kernel.ids import WorkerId
-from stepfast.kernel.ports import Delivered, Delivery
 from stepfast.kernel.states import TaskState
 from stepfast.stores.sqlite import reading
 from stepfast.stores.sqlite.asking import fetch, moment, one, statements

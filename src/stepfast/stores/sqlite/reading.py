@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import apsw
 
 from stepfast.kernel.decisions import History
+from stepfast.kernel.exchange import Look
 from stepfast.kernel.ids import RunId
-from stepfast.kernel.ports import Look
 from stepfast.kernel.views import EventView, OutcomeView, RunFilter, RunView, StepView, WorkerView
 from stepfast.stores import rows
 from stepfast.stores.sqlite.asking import fetch

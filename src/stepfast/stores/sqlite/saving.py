@@ -10,8 +10,8 @@ import apsw
 from stepfast.kernel.decisions import Continue, Decision, HandBack, Park, Wait
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import KeyReused, RowsRefused
+from stepfast.kernel.exchange import Saving
 from stepfast.kernel.ids import RunId, WorkerId
-from stepfast.kernel.ports import Saving
 from stepfast.stores.sqlite.asking import Row, fetch_each, moment, one, statements
 from stepfast.stores.sqlite.groups import Groups
 from stepfast.stores.sqlite.pending import Pending, write_events

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from stepfast.kernel.decisions import Decision, History, NewRun, Started
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.ids import RunId, WorkerId
-from stepfast.kernel.ports import (
+from stepfast.kernel.exchange import (
     Beat,
     Claim,
     Claimed,
@@ -21,6 +20,7 @@ from stepfast.kernel.ports import (
     Upkeep,
     UpkeepReport,
 )
+from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.views import EventView, OutcomeView, RunFilter, RunView, StepView, WorkerView
 from stepfast.stores.sqlite import claiming, delivering, migrate, reading, saving, starting, upkeep, workers
 from stepfast.stores.sqlite.connection import Reader, Writer

@@ -11,8 +11,8 @@ import apsw
 from stepfast.kernel.decisions import DeadLetter, Decision, Fence, Joins, Outcome
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.events import Event, EventType
+from stepfast.kernel.exchange import DeadRun, Upkeep, UpkeepReport
 from stepfast.kernel.ids import RunId, WorkerId
-from stepfast.kernel.ports import DeadRun, Upkeep, UpkeepReport
 from stepfast.kernel.states import RunState
 from stepfast.stores.sqlite.asking import fetch, moment, statements
 from stepfast.stores.sqlite.pending import last_event

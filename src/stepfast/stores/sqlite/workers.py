@@ -9,8 +9,8 @@ import apsw
 
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.events import EventType
+from stepfast.kernel.exchange import Beat, Enrolment, Holding
 from stepfast.kernel.ids import RunId, WorkerId
-from stepfast.kernel.ports import Beat, Enrolment, Holding
 from stepfast.stores.sqlite.asking import Row, fetch, moment, one, statements
 from stepfast.stores.sqlite.pending import last_event, write_events
 

@@ -29,6 +29,7 @@ create table stepfast.run (
     thread_id text collate "C",
     subject text collate "C",
     metadata text,
+    timeout_ms bigint,
     queued_at bigint not null
 );
 
@@ -100,6 +101,7 @@ create table stepfast.task (
     claims integer not null default 0,
     crashes integer not null default 0,
     strikes integer not null default 0,
+    tries integer not null default 0,
     lane text collate "C",
     since_at bigint not null,
     check ((state = 'leased') = (worker_id is not null))
@@ -139,6 +141,14 @@ create table stepfast.wait (
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
 create index wait_for_code on stepfast.wait (run_id) where kind = 'code';
+
+-- Groups of children that nobody will join: upkeep cancels those of them that have not ended.
+create table stepfast.unjoined (
+    run_id uuid not null,
+    wait_id integer not null,
+    tenant text collate "C" not null,
+    primary key (run_id, wait_id)
+);
 
 create table stepfast.inbox (
     run_id uuid not null,

@@ -28,6 +28,7 @@ create table run (
     thread_id text,
     subject text,
     metadata text,
+    timeout_ms integer,
     queued_at integer not null
 ) without rowid, strict;
 
@@ -98,6 +99,7 @@ create table task (
     claims integer not null default 0,
     crashes integer not null default 0,
     strikes integer not null default 0,
+    tries integer not null default 0,
     lane text,
     since_at integer not null,
     check ((state = 'leased') = (worker_id is not null))
@@ -130,6 +132,14 @@ create table wait (
 ) without rowid, strict;
 
 create index wait_for_code on wait (run_id) where kind = 'code';
+
+-- Groups of children that nobody will join: upkeep cancels those of them that have not ended.
+create table unjoined (
+    run_id text not null,
+    wait_id integer not null,
+    tenant text not null,
+    primary key (run_id, wait_id)
+) without rowid, strict;
 
 create table inbox (
     run_id text not null,

@@ -1,0 +1,169 @@
+"""Commands as data: what people and upkeep ask of a run, what they see of it, and what is to be written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import ClassVar, NamedTuple
+
+from stepfast.kernel.decisions import CallId, DeadLetter, Joins, Outcome
+from stepfast.kernel.durations import Instant
+from stepfast.kernel.events import Event
+from stepfast.kernel.exchange import DeadRun
+from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.states import RunState, StepState, TaskState
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """End the run now."""
+
+    name: ClassVar[str] = "cancel"
+    needs_steps: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Let no further step begin until the run is resumed."""
+
+    name: ClassVar[str] = "pause"
+    needs_steps: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Let a paused run go on."""
+
+    name: ClassVar[str] = "resume"
+    needs_steps: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class RetryRun:
+    """Open a new generation of a failed run without the failure that ended it, or from one failed step on."""
+
+    step: str | None = None
+    version: int | None = None
+    name: ClassVar[str] = "retry"
+    needs_steps: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """Open a new generation of an ended run that keeps what came before a step; without one, it keeps nothing."""
+
+    from_step: str | None = None
+    version: int | None = None
+    name: ClassVar[str] = "rerun"
+    needs_steps: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Put a dead letter aside: nobody will replay it."""
+
+    name: ClassVar[str] = "discard"
+    needs_steps: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class TimeOut:
+    """Fail a run whose deadline has passed."""
+
+    verdict: DeadRun
+    name: ClassVar[str] = "time_out"
+    needs_steps: ClassVar[bool] = False
+
+
+Command = Cancel | Pause | Resume | RetryRun | Rerun | Discard | TimeOut
+
+
+class Request(NamedTuple):
+    """A command for one run; `tenant` None may reach every tenant's runs."""
+
+    run_id: RunId
+    command: Command
+    tenant: str | None = None
+    actor: str | None = None
+    reason: str | None = None
+    key: str | None = None
+
+    @property
+    def digest(self) -> str:
+        """What must be the same when the key comes again."""
+        return json.dumps({"run_id": self.run_id, **asdict(self.command)}, sort_keys=True)
+
+
+class StepMark(NamedTuple):
+    """One record of a run that is not superseded, as far as commands go by it."""
+
+    seq: int
+    call: CallId
+    state: StepState
+
+
+class LockedRun(NamedTuple):
+    """A run as a command sees it while nobody else can change it."""
+
+    run_id: RunId
+    tenant: str
+    workflow: str
+    version: int
+    kind: str
+    input: str
+    generation: int
+    state: RunState
+    task: TaskState | None
+    """None: the run has ended."""
+    hold: bool
+    is_put_off: bool
+    """It waits for nothing but a delay or a backoff that is not over."""
+    error: str | None
+    joins: Joins | None
+    is_awaited: bool
+    """Its parent still waits for the group that it belongs to."""
+    has_letter: bool
+    """Its newest generation is a dead letter that nobody has seen to."""
+    steps: Sequence[StepMark] = ()
+    """Loaded for commands that need them."""
+
+
+class Reopen(NamedTuple):
+    """The next generation of an ended run: what it starts with, why, and the calls whose records count no more."""
+
+    version: int
+    code: str
+    input: str
+    cause: str
+    superseded: tuple[CallId, ...]
+
+
+class Change(NamedTuple):
+    """The kernel's answer to a command: all that it writes."""
+
+    state: RunState
+    """What people see of the run afterwards."""
+    events: tuple[Event, ...] = ()
+    message: str | None = None
+    """Told to the run's holder through the inbox: it writes the event when it has done what is asked."""
+    hold: bool | None = None
+    ready: bool = False
+    outcome: Outcome | None = None
+    dead_letter: DeadLetter | None = None
+    reopen: Reopen | None = None
+    resolution: str | None = None
+    """What became of the run's dead letter."""
+
+
+class Changed(NamedTuple):
+    """What a command did: the run's state afterwards, its generation, and its holder until then, if it had one."""
+
+    run_id: RunId
+    state: RunState
+    generation: int
+    queue: str
+    at: Instant
+    worker_id: WorkerId | None = None
+    parent_id: RunId | None = None
+    repeated: bool = False

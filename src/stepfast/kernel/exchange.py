@@ -1,0 +1,148 @@
+"""What is sent to a store, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from stepfast.kernel.decisions import HeldRun, Message, OpenWait
+from stepfast.kernel.durations import Instant
+from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.states import RunState
+
+
+class QueueRoom(NamedTuple):
+    """How many runs of a queue a worker can take, and the tenant it served last."""
+
+    queue: str
+    room: int
+    after: str = ""
+
+
+class Claim(NamedTuple):
+    """A worker asks for runs; `tenants` None is all of them.
+
+    With `suspects` it asks for suspects alone: how many it can take of runs with 1, 2, 3, ... crashes (see
+    kernel/suspects.py). Without, it gets none.
+    """
+
+    worker_id: WorkerId
+    queues: Sequence[QueueRoom]
+    codes: Sequence[str]
+    burst: int
+    tenants: Sequence[str] | None = None
+    suspects: Sequence[int] | None = None
+
+
+class Claimed(NamedTuple):
+    """The runs a claim handed out, when the next waiting run of these queues falls due, and whether suspects wait."""
+
+    runs: list[HeldRun]
+    next_due_at: Instant | None
+    suspects_wait: bool = False
+
+
+class Enrolment(NamedTuple):
+    """What a worker says of itself when it announces itself."""
+
+    worker_id: WorkerId
+    label: str
+    host: str
+    pid: int
+    queues: Sequence[str]
+    codes: Sequence[str]
+    lease_ms: int
+
+
+class Holding(NamedTuple):
+    """One run that a worker holds by the store's account."""
+
+    run_id: RunId
+    token: int
+    wakes: int
+    hold: bool
+
+
+class Beat(NamedTuple):
+    """The answer to a heartbeat; `alive` False: this worker was buried and must drop all it holds."""
+
+    now: Instant
+    alive: bool
+    holdings: list[Holding]
+
+
+class DeadRun(NamedTuple):
+    """How a run ends whose crash budget is spent: the stored failure, its type and its message."""
+
+    error: str
+    error_type: str
+    message: str
+
+
+class Upkeep(NamedTuple):
+    """One upkeep pass; only a worker whose own heartbeats were answered in time may bury others."""
+
+    may_bury: bool
+    max_crashes: int
+    limit: int
+    verdict: DeadRun
+
+
+class UpkeepReport(NamedTuple):
+    """What a pass did: workers buried, runs given back to the line, runs failed for good.
+
+    And what is left to do by command: runs that nobody holds and whose deadline has passed, and open children of
+    groups that nobody will join.
+    """
+
+    buried: list[WorkerId]
+    returned: list[RunId]
+    failed: list[RunId]
+    overdue: list[RunId]
+    unjoined: list[RunId]
+
+
+class Delivery(NamedTuple):
+    """Something brought to a run from outside; `tenant` None may reach every tenant's runs."""
+
+    run_id: RunId
+    tenant: str | None
+    kind: str
+    name: str
+    value: str | None
+    actor: str | None = None
+    key: str | None = None
+    digest: str = ""
+
+
+class Delivered(NamedTuple):
+    """What became of a delivery: the run's state before it (None: no such run), its queue, and its holder if any."""
+
+    state: RunState | None
+    queue: str = ""
+    worker_id: WorkerId | None = None
+
+
+class Look(NamedTuple):
+    """What has come for a run since it was claimed; with another token than its holder's it has another owner."""
+
+    token: int
+    wakes: int
+    hold: bool
+    waits: list[OpenWait]
+    inbox: list[Message]
+
+
+class Saving(Enum):
+    """What became of a decision."""
+
+    SAVED = "saved"
+    LOST = "lost"
+    """The fence does not hold: somebody else owns the run now."""
+    WOKEN = "woken"
+    """It wanted to park, but something has come since its holder last looked."""
+
+
+class Woken(Exception):
+    """The answer to a run that wanted to park: something has come for it since its holder last looked."""
