@@ -26,8 +26,10 @@ REMEDIES = {
     "(`STEPFAST_LEASE`).",
     "E-RUN-003": "Look at the run's state; [states](states.md) shows which moves it allows.",
     "E-RUN-004": "Start a worker with the code that began the run, or give the changed workflow a new version.",
-    "E-RUN-007": "Read the cause and mend it, then start a new run.",
-    "E-RUN-008": "Start it again if it was cancelled by mistake.",
+    "E-RUN-005": "Run all of it again: `stepfast runs rerun RUN` without a step.",
+    "E-RUN-007": "Read the cause and mend it, then `stepfast runs retry RUN` goes on from what is recorded.",
+    "E-RUN-008": "Start it again with `stepfast runs rerun RUN` if it was cancelled by mistake.",
+    "E-RUN-009": "Find out with `stepfast runs show RUN` where the time went, then retry it, or allow it more.",
     "E-STEP-001": "Read the type and traceback that it carries; they are those of the original error.",
     "E-STEP-002": "Find out what the step waited for, or allow it more time.",
     "E-STEP-003": "Check the name; the run's own list of steps shows those that exist.",
@@ -52,6 +54,7 @@ TABLES = {
     "outcome": "How a generation of a run ended. A run that has no `task` has ended; its newest outcome says how.",
     "task": "The row by which a run is claimed and held. It is deleted when the run ends.",
     "wait": "What a run waits for; several at once when several of its branches wait.",
+    "unjoined": "Groups of children that nobody will join; upkeep cancels those of them that have not ended.",
     "inbox": "What was delivered to a run and not yet taken by its code.",
     "step": "The records of a run's durable calls: steps, sleeps, receives, children, events of its own. Rows are only "
     "added; of several for one call (`path`, `name`, `count`) the newest counts.",
@@ -68,7 +71,7 @@ TABLES = {
 # By name, or by table and name where a name means something else there.
 COLUMNS = {
     "actor": "who asked for it, as the caller said",
-    "answer": "what was answered; not used yet",
+    "answer": "what was answered, for commands",
     "applied_at": "when it was applied",
     "at": "when it happened",
     "at_once": "how many may run at once",
@@ -146,7 +149,9 @@ COLUMNS = {
     "tag": "the tag",
     "tenant": "whom it belongs to",
     "thread_id": "the thread that it belongs to, as the caller said",
+    "timeout_ms": "how long each generation may take, from the moment it is first due",
     "token": "the token under which it was written",
+    "tries": "how often the whole run was tried again by its own policy",
     "task.token": "rises with every claim; what carries an older one is refused",
     "run_state.token": "rises with every claim; what carries an older one is refused",
     "told": "1 when its event is written",
@@ -181,6 +186,7 @@ EVENTS = {
     "cancelled": "The run was called off.",
     "dlq_pending": "The run has failed for good and is to become a dead letter.",
     "dlq_recorded": "The dead letter is written.",
+    "dlq_discarded": "Somebody has put the dead letter aside.",
     "failed": "The run has failed for good; `data` has the error's type and the beginning of its message.",
     "step_started": "A step's attempt begins.",
     "step_progress": "A step, or the run, told how far it has got: `done`, `total` and `note` in `data`.",
@@ -189,7 +195,6 @@ EVENTS = {
     "step_failed": "A step's attempt failed, or a wait did.",
     "step_cancelled": "The code called a step or a wait off.",
 }
-NOT_WRITTEN_YET = {"paused", "resumed", "retried", "rerun", "cancelled"}
 
 
 def errors_page() -> str:
@@ -279,7 +284,7 @@ def events_page() -> str:
 def _told(type_: events.EventType) -> str:
     if type_ not in EVENTS:
         raise SystemExit(f"Event {type_} has no meaning; add one to EVENTS in tools/generate_docs.py.")
-    return EVENTS[type_] + (" Nothing writes it yet." if type_ in NOT_WRITTEN_YET else "")
+    return EVENTS[type_]
 
 
 def schema_page() -> str:
