@@ -1,6 +1,7 @@
 """What commands mean: the pure rules over a locked run."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -39,8 +40,13 @@ def locked(state=RunState.FAILED, **changes):
     run = LockedRun(
         RUN, "acme", "checkout", 2, "workflow", "{}", 1, state, task,
         hold=state is RunState.PAUSED, is_put_off=False, error=None, joins=None, is_awaited=False, has_letter=False,
+        deadline_at=NOW,
     )  # fmt: skip
     return run._replace(**changes)
+
+
+def judged(run: LockedRun, request: Request, now: Instant) -> Any:
+    return decide(run, request, now)
 
 
 def asked(command, **origin):
@@ -58,7 +64,7 @@ def failure(step=None, **more):
 @given(state=SOME_STATES, command=SOME_COMMANDS)
 def test_a_command_is_refused_or_leads_to_a_state_that_its_move_allows(state, command):
     try:
-        change = decide(locked(state, has_letter=state is RunState.FAILED), asked(command), NOW)
+        change = judged(locked(state, has_letter=state is RunState.FAILED), asked(command), NOW)
     except IllegalMove:
         return
     ends = change.outcome is not None
@@ -69,70 +75,70 @@ def test_a_command_is_refused_or_leads_to_a_state_that_its_move_allows(state, co
 @given(state=SOME_STATES, command=SOME_COMMANDS)
 def test_every_change_is_told_by_an_event_or_by_the_holder(state, command):
     try:
-        change = decide(locked(state, has_letter=True), asked(command, actor="ann", reason="why not"), NOW)
+        change = judged(locked(state, has_letter=True), asked(command, actor="ann", reason="why not"), NOW)
     except IllegalMove:
         return
     assert change.events or change.message
 
 
 def test_a_cancelled_run_says_who_cancelled_it_and_why():
-    change = decide(locked(RunState.WAITING), asked(Cancel(), actor="ann", reason="wrong order"), NOW)
+    change = judged(locked(RunState.WAITING), asked(Cancel(), actor="ann", reason="wrong order"), NOW)
     (event,) = change.events
     assert (event.type, event.actor, json.loads(event.data)) == ("cancelled", "ann", {"reason": "wrong order"})
     assert json.loads(change.outcome.error)["message"] == "wrong order"
 
 
 def test_a_run_that_a_worker_holds_is_told_to_pause_and_stays_running_until_it_has():
-    change = decide(locked(RunState.RUNNING, task=TaskState.LEASED), asked(Pause()), NOW)
+    change = judged(locked(RunState.RUNNING, task=TaskState.LEASED), asked(Pause()), NOW)
     assert (change.state, change.message, change.hold, change.events) == (RunState.RUNNING, "paused", True, ())
 
 
 def test_a_pause_that_was_asked_for_can_be_taken_back_before_it_happened():
     run = locked(RunState.RUNNING, task=TaskState.LEASED, hold=True)
-    assert decide(run, asked(Resume()), NOW).hold is False
+    assert judged(run, asked(Resume()), NOW).hold is False
 
 
 def test_a_run_is_not_paused_twice():
     with pytest.raises(IllegalMove, match="is paused"):
-        decide(locked(RunState.RUNNING, task=TaskState.LEASED, hold=True), asked(Pause()), NOW)
+        judged(locked(RunState.RUNNING, task=TaskState.LEASED, hold=True), asked(Pause()), NOW)
 
 
 def test_resuming_does_not_start_a_delayed_run_early():
     run = locked(RunState.PAUSED, task=TaskState.WAITING, is_put_off=True)
-    change = decide(run, asked(Resume()), NOW)
+    change = judged(run, asked(Resume()), NOW)
     assert (change.ready, change.state) == (False, RunState.PENDING)
 
 
 def test_resuming_lets_a_waiting_run_look_at_its_waits_again():
-    assert decide(locked(RunState.PAUSED, task=TaskState.WAITING), asked(Resume()), NOW).ready
+    assert judged(locked(RunState.PAUSED, task=TaskState.WAITING), asked(Resume()), NOW).ready
 
 
 def test_a_retry_leaves_caught_failures_alone():
     steps = [mark(1, "a", StepState.FAILED), mark(2, "b"), mark(3, "c", StepState.FAILED), mark(4, "d")]
     run = locked(error=failure("c#1"), steps=steps)
-    assert decide(run, asked(RetryRun()), NOW).reopen.superseded == (CallId("", "c", 1),)
+    assert judged(run, asked(RetryRun()), NOW).reopen.superseded == (CallId("", "c", 1),)
 
 
 def test_a_retry_supersedes_every_attempt_of_the_step_that_failed():
     steps = [mark(1, "c", StepState.PENDING), mark(2, "c", StepState.FAILED)]
-    change = decide(locked(error=failure("c#1"), steps=steps), asked(RetryRun()), NOW)
+    change = judged(locked(error=failure("c#1"), steps=steps), asked(RetryRun()), NOW)
     assert change.reopen.superseded == (CallId("", "c", 1),)
 
 
 def test_a_retry_of_a_run_that_failed_by_itself_keeps_all_its_steps():
-    change = decide(locked(error=failure(), steps=[mark(1, "a")]), asked(RetryRun()), NOW)
+    change = judged(locked(error=failure(), steps=[mark(1, "a")]), asked(RetryRun()), NOW)
     assert change.reopen.superseded == ()
 
 
 def test_a_retry_from_a_failed_step_supersedes_what_came_after_it():
     steps = [mark(1, "a"), mark(2, "b", StepState.FAILED), mark(3, "c")]
-    change = decide(locked(steps=steps), asked(RetryRun(step="b")), NOW)
+    change = judged(locked(steps=steps), asked(RetryRun(step="b")), NOW)
     assert [call.name for call in change.reopen.superseded] == ["b", "c"]
 
 
 def test_a_step_that_did_not_fail_is_not_retried():
     with pytest.raises(IllegalMove, match=r"a#1 .* is completed"):
-        decide(locked(steps=[mark(1, "a")]), asked(RetryRun(step="a")), NOW)
+        judged(locked(steps=[mark(1, "a")]), asked(RetryRun(step="a")), NOW)
 
 
 def test_the_failing_steps_are_found_in_causes_and_groups():
@@ -142,25 +148,25 @@ def test_the_failing_steps_are_found_in_causes_and_groups():
 
 def test_a_rerun_keeps_what_was_handed_out_before_the_step():
     steps = [mark(1, "a"), mark(2, "b"), mark(3, "c")]
-    change = decide(locked(RunState.COMPLETED, steps=steps), asked(Rerun(from_step="b")), NOW)
+    change = judged(locked(RunState.COMPLETED, steps=steps), asked(Rerun(from_step="b")), NOW)
     assert [call.name for call in change.reopen.superseded] == ["b", "c"]
 
 
 def test_a_rerun_drops_a_wait_that_was_opened_before_the_step_and_met_after_it():
     steps = [mark(1, "a"), mark(2, "nap", StepState.WAITING), mark(3, "b"), mark(4, "nap")]
-    change = decide(locked(RunState.COMPLETED, steps=steps), asked(Rerun(from_step="b")), NOW)
+    change = judged(locked(RunState.COMPLETED, steps=steps), asked(Rerun(from_step="b")), NOW)
     assert {call.name for call in change.reopen.superseded} == {"nap", "b"}
 
 
 def test_a_rerun_without_a_step_keeps_nothing():
     steps = [mark(1, "a"), mark(2, "b")]
-    change = decide(locked(RunState.CANCELLED, steps=steps), asked(Rerun()), NOW)
+    change = judged(locked(RunState.CANCELLED, steps=steps), asked(Rerun()), NOW)
     assert len(change.reopen.superseded) == 2
 
 
 def test_a_rerun_from_the_first_step_is_refused_and_names_the_whole_rerun():
     with pytest.raises(NothingBefore, match="runs rerun") as refused:
-        decide(locked(RunState.COMPLETED, steps=[mark(1, "a"), mark(2, "b")]), asked(Rerun(from_step="a")), NOW)
+        judged(locked(RunState.COMPLETED, steps=[mark(1, "a"), mark(2, "b")]), asked(Rerun(from_step="a")), NOW)
     assert refused.value.code == "E-RUN-005"
 
 
@@ -168,12 +174,12 @@ def test_a_rerun_from_the_first_step_is_refused_and_names_the_whole_rerun():
 def test_a_rerun_supersedes_exactly_the_calls_from_the_chosen_one_on(names, chosen):
     steps = [mark(seq, name, nth=seq) for seq, name in enumerate(names, start=1)]
     seq = 2 + chosen % (len(names) - 1)
-    change = decide(locked(RunState.COMPLETED, steps=steps), asked(Rerun(from_step=str(seq))), NOW)
+    change = judged(locked(RunState.COMPLETED, steps=steps), asked(Rerun(from_step=str(seq))), NOW)
     assert [call.nth for call in change.reopen.superseded] == list(range(seq, len(names) + 1))
 
 
 def test_another_version_is_what_the_next_generation_runs():
-    change = decide(locked(RunState.COMPLETED), asked(Rerun(version=3)), NOW)
+    change = judged(locked(RunState.COMPLETED), asked(Rerun(version=3)), NOW)
     assert (change.reopen.version, change.reopen.code) == (3, "checkout@3")
 
 
@@ -191,22 +197,22 @@ def test_an_unknown_step_is_refused():
 def test_a_child_that_its_parent_has_counted_is_not_opened_again_while_the_parent_waits():
     run = locked(joins=Joins(RunId("p"), 4), is_awaited=True)
     with pytest.raises(IllegalMove, match="counted by its parent"):
-        decide(run, asked(RetryRun()), NOW)
+        judged(run, asked(RetryRun()), NOW)
 
 
 def test_replaying_a_dead_letter_resolves_it():
-    assert decide(locked(has_letter=True), asked(RetryRun()), NOW).resolution == "replayed"
+    assert judged(locked(has_letter=True), asked(RetryRun()), NOW).resolution == "replayed"
 
 
 def test_only_an_open_dead_letter_is_discarded():
-    assert decide(locked(has_letter=True), asked(Discard()), NOW).resolution == "discarded"
+    assert judged(locked(has_letter=True), asked(Discard()), NOW).resolution == "discarded"
     with pytest.raises(IllegalMove, match="no open dead letter"):
-        decide(locked(), asked(Discard()), NOW)
+        judged(locked(), asked(Discard()), NOW)
 
 
 def test_a_run_that_times_out_becomes_a_dead_letter_unless_somebody_awaits_it():
-    alone = decide(locked(RunState.PAUSED, task=TaskState.WAITING), asked(TimeOut(VERDICT)), NOW)
-    child = decide(locked(RunState.WAITING, joins=Joins(RunId("p"), 1)), asked(TimeOut(VERDICT)), NOW)
+    alone = judged(locked(RunState.PAUSED, task=TaskState.WAITING), asked(TimeOut(VERDICT)), NOW)
+    child = judged(locked(RunState.WAITING, joins=Joins(RunId("p"), 1)), asked(TimeOut(VERDICT)), NOW)
     assert [event.type for event in alone.events] == ["dlq_pending", "dlq_recorded", "failed"]
     assert (child.dead_letter, [event.type for event in child.events]) == (None, ["failed"])
 
@@ -214,3 +220,14 @@ def test_a_run_that_times_out_becomes_a_dead_letter_unless_somebody_awaits_it():
 def test_one_key_means_one_command_with_one_set_of_arguments():
     assert asked(Rerun(from_step="a")).digest != asked(Rerun(from_step="b")).digest
     assert asked(Cancel(), actor="ann").digest == asked(Cancel(), actor="bob").digest
+
+
+@pytest.mark.parametrize("deadline_at", [None, Instant(NOW + 1)])
+def test_a_run_whose_deadline_has_not_passed_is_not_timed_out(deadline_at):
+    with pytest.raises(IllegalMove, match="its deadline has not passed"):
+        judged(locked(RunState.WAITING, deadline_at=deadline_at), asked(TimeOut(VERDICT)), NOW)
+
+
+@pytest.mark.parametrize(("has_begun", "state"), [(True, RunState.RUNNING), (False, RunState.PENDING)])
+def test_a_resumed_run_that_no_worker_has_claimed_is_pending(has_begun, state):
+    assert judged(locked(RunState.PAUSED, has_begun=has_begun), asked(Resume()), NOW).state is state

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from stepfast.kernel.commands import Command, Request
 from stepfast.kernel.decisions import (
     CallId,
+    DeadLetter,
     Decision,
     HandBack,
     HeldRun,
@@ -30,6 +33,9 @@ from stepfast.kernel.states import RunState, StepState, WaitKind
 NOON = Instant(1_700_000_000_000)
 LEASE_MS = 30_000
 HOUR_MS = 3_600_000
+TABLES = (
+    "run", "task", "generation", "outcome", "step", "event", "wait", "unjoined", "inbox", "dead_letter", "idempotency",
+)  # fmt: skip
 VERDICT = DeadRun('{"type": "RunCrashed"}', "RunCrashed", "E-RUN-002: it took its worker down too often.")
 
 
@@ -110,6 +116,17 @@ class Harness:
     async def save(self, *decisions: Decision, again: bool = False) -> list[Saving]:
         return await self.store.save(decisions, again)
 
+    async def change(self, run_id: RunId, command: Command, **origin: Any) -> Any:
+        (answer,) = await self.store.change([Request(run_id, command, **origin)])
+        return answer
+
+    async def event_types(self, run_id: RunId) -> list[str]:
+        return [event.type for event in await self.store.events(run_id)]
+
+    async def contents(self) -> dict[str, list[str]]:
+        """Every row that a run can have, to see that something changed nothing."""
+        return {table: sorted(map(str, await self.sql(f"select * from stepfast.{table}"))) for table in TABLES}
+
     async def bury(self, worker: str = "w1", max_crashes: int = 3, limit: int = 1_000) -> UpkeepReport:
         """Let a worker's lease run out and do an upkeep pass; workers that beat meanwhile are spared by the test."""
         await self.advance(LEASE_MS + 1)
@@ -140,6 +157,17 @@ def end(run: HeldRun, state: RunState = RunState.COMPLETED) -> Decision:
         state, EventType.FAILED
     )
     return decide(run, event, outcome=Outcome(state, "1", None, NOON, run.joins))
+
+
+def fail(run: HeldRun, step: str | None = None, error_type: str = "ValueError") -> Decision:
+    """The end of a run whose code raised, as the engine has it: a dead letter, unless another run awaits it."""
+    error = json.dumps({"type": error_type, "message": "no", "step": step})
+    outcome = Outcome(RunState.FAILED, None, error, NOON, run.joins)
+    if run.joins is not None:
+        return decide(run, EventType.FAILED, outcome=outcome)
+    kinds = (EventType.DLQ_PENDING, EventType.DLQ_RECORDED, EventType.FAILED)
+    letter = DeadLetter(run.workflow, run.version, error_type, "no", step)
+    return decide(run, events=tuple(Event(kind, NOON) for kind in kinds), outcome=outcome, dead_letter=letter)
 
 
 def park(run: HeldRun, *waits: Wait, wakes: int | None = None) -> Decision:

@@ -3,119 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from typing import Any
 
-from stepfast.kernel.decisions import CallId, Decision, Fence, HandBack, Joins, NewRun, Park, Record, Started, Wait
+from stepfast.kernel.commands import Changed
+from stepfast.kernel.decisions import (
+    CallId,
+    Continue,
+    Decision,
+    Fence,
+    HandBack,
+    Joins,
+    NewRun,
+    Park,
+    Started,
+    Wait,
+)
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import KeyReused, RowsRefused
 from stepfast.kernel.events import EventType
 from stepfast.kernel.exchange import Beat, Claim, Delivered, Delivery, Enrolment, Holding, QueueRoom, Saving, Upkeep
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.states import PENDING_WAITS, RunState, TaskState, WaitKind
-from tests.stores.harness import NOON
+from tests.stores.harness import NOON, VERDICT
+from tests.stores.model_rows import End, Kept, Letter, Life, Mail, Member, Open, Task
 
 PRIORITY_MS = 3_600_000
 
-
-@dataclass
-class Task:
-    """The hot row of an unended run."""
-
-    run: NewRun
-    place: int
-    state: TaskState
-    since_at: int
-    due_at: int | None = None
-    worker_id: WorkerId | None = None
-    token: int = 0
-    claims: int = 0
-    crashes: int = 0
-    strikes: int = 0
-    wakes: int = 0
-
-    def give_back(self, now: int) -> None:
-        self.state, self.worker_id, self.since_at = TaskState.READY, None, now
-
-    def wake(self, now: int) -> None:
-        if self.state is TaskState.WAITING:
-            self.state, self.due_at, self.since_at = TaskState.READY, None, now
-
-
-@dataclass
-class Open:
-    """Something that a run waits for."""
-
-    wait: Wait
-    opened_at: int
-    due_at: int | None
-    got: int = 0
-    failed: int = 0
-
-    @property
-    def is_decided(self) -> bool:
-        is_over = self.got + self.failed >= self.wait.total
-        return self.got >= self.wait.need or self.failed > self.wait.spare or is_over
-
-
-@dataclass
-class Mail:
-    """Something that came for a run."""
-
-    name: str
-    at: int
-    told: bool
-
-
-@dataclass
-class Member:
-    """A worker."""
-
-    codes: frozenset[str]
-    lease_ms: int
-    seen_at: int
-    dead_at: int | None = None
-
-
-@dataclass
-class End:
-    """How a run ended."""
-
-    state: RunState
-    seq: int
-    token: int
-    ended_at: int
-
-
 Key = tuple[str, str, str]
-
-
-@dataclass
-class Life:
-    """All that is known of a run."""
-
-    run: NewRun
-    queued_at: int
-    events: list[tuple[str, int]] = field(default_factory=list)
-    records: list[tuple[Record, int]] = field(default_factory=list)
-    waits: dict[int, Open] = field(default_factory=dict)
-    inbox: dict[int, Mail] = field(default_factory=dict)
-    task: Task | None = None
-    end: End | None = None
-    letter: str | None = None
-
-    @property
-    def state(self) -> RunState:
-        if self.task is None:
-            assert self.end is not None
-            return self.end.state
-        if self.task.state is TaskState.LEASED:
-            return RunState.RUNNING
-        if self.task.state is TaskState.READY:
-            return RunState.RUNNING if self.task.claims else RunState.PENDING
-        return RunState.PENDING if {w.wait.kind for w in self.waits.values()} <= PENDING_WAITS else RunState.WAITING
-
-    def tell(self, kind: EventType, token: int) -> None:
-        self.events.append((kind.value, token))
 
 
 class Model:
@@ -126,6 +40,8 @@ class Model:
         self.lives: dict[RunId, Life] = {}
         self.workers: dict[WorkerId, Member] = {}
         self.keys: dict[Key, tuple[str, RunId, int]] = {}
+        self.answers: dict[Key, Changed] = {}
+        self.unjoined: dict[Joins, str] = {}
 
     def tasks(self) -> Iterator[Task]:
         return (life.task for _, life in sorted(self.lives.items()) if life.task is not None)
@@ -145,15 +61,16 @@ class Model:
         for task in self.tasks():
             waits = self.lives[task.run.run_id].waits
             codes = [number for number, opened in waits.items() if opened.wait.kind is WaitKind.CODE]
-            if codes and task.state is TaskState.WAITING and task.run.code in told.codes:
+            if codes and task.state is TaskState.WAITING and task.code in told.codes:
                 for number in codes:
                     del waits[number]
-                task.wake(self.now)
+                task.make_ready(self.now)
         return Instant(self.now)
 
     def start(self, runs: Sequence[NewRun], holder: WorkerId | None) -> list[Started]:
         self._check_keys(runs)
-        busy = {task.run.queue for task in self.tasks() if task.state is TaskState.READY and not task.crashes}
+        ready = [task for task in self.tasks() if task.state is TaskState.READY and not task.hold]
+        busy = {task.run.queue for task in ready if not task.crashes}
         return [self._start(run, holder if self.is_alive(holder) and run.queue not in busy else None) for run in runs]
 
     def _check_keys(self, runs: Sequence[NewRun]) -> None:
@@ -169,8 +86,9 @@ class Model:
             if first != run.run_id:
                 return Started(first, False, None, Instant(at))
         due_at = self.now + run.delay_ms
-        life = self.lives[run.run_id] = Life(run, self.now)
-        task = life.task = Task(run, due_at - run.priority * PRIORITY_MS, TaskState.READY, self.now)
+        life = self.lives[run.run_id] = Life(run, self.now, run.version, run.input)
+        task = life.task = Task(run, due_at - run.priority * PRIORITY_MS, TaskState.READY, self.now, run.code)
+        task.deadline_at = None if run.timeout_ms is None else due_at + run.timeout_ms
         life.tell(EventType.QUEUED, 0)
         if run.delay_ms:
             task.state, task.due_at = TaskState.WAITING, due_at
@@ -193,9 +111,20 @@ class Model:
             return [], None, False
         chosen = [task for room in request.queues for task in self._serve(request, room)]
         queues = {room.queue for room in request.queues}
-        due = [task.due_at for task in self.tasks() if task.run.queue in queues and task.due_at is not None]
+        free = [task for task in self.tasks() if task.run.queue in queues and not task.hold]
+        due = [task.due_at for task in free if task.due_at is not None]
         suspects_wait = any(self._line(request, room.queue, suspects=True) for room in request.queues)
         return [task.run.run_id for task in chosen], min(due, default=None), suspects_wait
+
+    def claim_run(self, worker_id: WorkerId, run_id: RunId, codes: Sequence[str]) -> RunId | None:
+        task = self.lives[run_id].task if run_id in self.lives else None
+        if task is None or not self.is_alive(worker_id) or task.hold or task.code not in codes:
+            return None
+        is_due = task.due_at is not None and task.due_at <= self.now
+        if task.state is not TaskState.READY and not is_due:
+            return None
+        self._lease(task, worker_id)
+        return run_id
 
     def _serve(self, request: Claim, room: QueueRoom) -> list[Task]:
         for task in self.tasks():
@@ -210,8 +139,8 @@ class Model:
         line = [
             task
             for task in self.tasks()
-            if (task.state, task.run.queue) == (TaskState.READY, queue)
-            and task.run.code in request.codes
+            if (task.state, task.run.queue, task.hold) == (TaskState.READY, queue, False)
+            and task.code in request.codes
             and (request.tenants is None or task.run.tenant in request.tenants)
             and bool(task.crashes) == suspects
         ]
@@ -247,7 +176,7 @@ class Model:
         for decision in saved:
             self._write(decision)
         ends = [decision.outcome for decision in saved if decision.outcome is not None]
-        self._count([(end.joins, end.state) for end in ends if end.joins is not None])
+        self.count([(end.joins, end.state) for end in ends if end.joins is not None])
         return answers
 
     def _answers(self, decisions: Sequence[Decision]) -> Iterator[Saving]:
@@ -274,10 +203,11 @@ class Model:
     def _write(self, decision: Decision) -> None:
         life, token = self.lives[decision.fence.run_id], decision.fence.token
         assert len(life.events) + 1 == decision.first_event
-        life.events += [(str(event.type), token) for event in decision.events]
-        life.records += [(record, token) for record in decision.records]
-        for number in decision.closed:
-            life.waits.pop(number, None)
+        assert life.generation == decision.generation
+        for event in decision.events:
+            life.tell(event.type, token)
+        life.records += [Kept(record, token, decision.generation) for record in decision.records]
+        self._close(life, decision.closed)
         for n in decision.taken:
             life.inbox.pop(n, None)
         for wait in decision.opened:
@@ -287,9 +217,31 @@ class Model:
             self._start(child, None)
         if isinstance(decision.release, Park | HandBack):
             self._release(life, decision.release)
+        if isinstance(decision.release, Continue):
+            self._continue(life, decision.release)
         if decision.outcome is not None:
-            self._end(life, decision.outcome.state, token, decision.outcome.ended_at)
-            life.letter = decision.dead_letter and decision.dead_letter.error_type
+            error_type = decision.dead_letter and decision.dead_letter.error_type
+            self.end(life, decision.outcome.state, token, decision.outcome.ended_at, decision.outcome.error, error_type)
+
+    def _close(self, life: Life, numbers: Sequence[int]) -> None:
+        """Children that have not ended when their group is closed are joined by nobody."""
+        for number in numbers:
+            closed = life.waits.pop(number, None)
+            if closed is not None and closed.wait.kind is WaitKind.CHILDREN and not closed.is_over:
+                self.unjoined[Joins(life.run.run_id, number)] = life.run.tenant
+
+    def _continue(self, life: Life, then: Continue) -> None:
+        task, following = life.task, life.generation + 1
+        assert task is not None
+        life.ends.append(End(life.generation, then.state, len(life.events), task.token, self.now, then.error))
+        life.supersede(then.superseded, following)
+        life.causes[following] = then.cause
+        life.version, life.input = then.version, then.input
+        self._close(life, list(life.waits))
+        task.tries = task.tries + 1 if then.is_retry else 0
+        task.generation, task.code, task.claims, task.crashes, task.strikes = following, then.code, 0, 0, 0
+        task.give_back(self.now)
+        self._put_off(life, then.delay_ms)
 
     def _release(self, life: Life, release: Park | HandBack) -> None:
         task = life.task
@@ -300,18 +252,27 @@ class Model:
             dues = [opened.due_at for opened in life.waits.values() if opened.due_at is not None]
             task.due_at = min(dues, default=None)
             return
+        self._put_off(life, release.delay_ms)
+
+    def _put_off(self, life: Life, delay_ms: int) -> None:
+        task = life.task
+        assert task is not None
         task.token += 1
-        if release.delay_ms:
-            task.state, task.due_at = TaskState.WAITING, self.now + release.delay_ms
+        if delay_ms:
+            task.state, task.due_at = TaskState.WAITING, self.now + delay_ms
             life.waits[0] = Open(Wait(0, WaitKind.BACKOFF, "backoff", CallId("", "", 0)), self.now, task.due_at)
 
-    def _end(self, life: Life, state: RunState, token: int, at: int) -> None:
-        life.end = End(state, len(life.events), token, at)
+    def end(
+        self, life: Life, state: RunState, token: int, at: int, error: str | None = None, letter: str | None = None
+    ) -> None:
+        life.ends.append(End(life.generation, state, len(life.events), token, at, error))
+        if letter is not None:
+            life.letters[life.generation] = Letter(letter)
         life.task = None
-        life.waits.clear()
+        self._close(life, list(life.waits))
         life.inbox.clear()
 
-    def _count(self, ends: Sequence[tuple[Joins, RunState]]) -> None:
+    def count(self, ends: Sequence[tuple[Joins, RunState]]) -> None:
         """Ended children of one commit count together; the group that they decide wakes its parent once."""
         groups: dict[Joins, list[RunState]] = {}
         for joins, state in ends:
@@ -339,7 +300,7 @@ class Model:
         if not self._is_repeated(delivery, life.run.tenant):
             task.wakes += 1
             is_leased = task.state is TaskState.LEASED
-            life.inbox[task.wakes] = Mail(delivery.name, self.now, not is_leased)
+            life.inbox[task.wakes] = Mail(delivery.kind, delivery.name, self.now, not is_leased)
             if not is_leased:
                 life.tell(EventType.SIGNALLED, task.token)
             if any((w.wait.kind, w.wait.name) == (delivery.kind, delivery.name) for w in life.waits.values()):
@@ -361,7 +322,7 @@ class Model:
         alive = self.is_alive(worker_id)
         if alive:
             self.workers[worker_id].seen_at = self.now
-        held = [Holding(task.run.run_id, task.token, task.wakes, False) for task in self.held(worker_id)]
+        held = [Holding(task.run.run_id, task.token, task.wakes, task.hold) for task in self.held(worker_id)]
         return Beat(Instant(self.now), alive, held)
 
     def retire(self, worker_id: WorkerId) -> list[RunId]:
@@ -378,7 +339,7 @@ class Model:
                 task.give_back(self.now)
                 self.lives[task.run.run_id].tell(EventType.HANDED_BACK, task.token)
 
-    def upkeep(self, request: Upkeep) -> tuple[list[WorkerId], list[RunId], list[RunId]]:
+    def upkeep(self, request: Upkeep) -> tuple[list[Any], ...]:
         buried = [worker_id for worker_id in sorted(self.workers) if request.may_bury and self._is_late(worker_id)]
         for worker_id in buried:
             self.workers[worker_id].dead_at = self.now
@@ -388,7 +349,24 @@ class Model:
             spent = task.strikes + alone >= request.max_crashes
             (failed if spent else returned).append(task.run.run_id)
             self._reap(task, alone, spent)
-        return buried, sorted(returned), sorted(failed)
+        return buried, sorted(returned), sorted(failed), self._overdue(request.limit), self._unjoined(request.limit)
+
+    def _overdue(self, limit: int) -> list[RunId]:
+        late = [
+            (task.deadline_at, task.run.run_id)
+            for task in self.tasks()
+            if task.deadline_at is not None and task.deadline_at <= self.now and task.state is not TaskState.LEASED
+        ]
+        return sorted(run_id for _, run_id in sorted(late)[:limit])
+
+    def _unjoined(self, limit: int) -> list[RunId]:
+        found: list[RunId] = []
+        for group in sorted(self.unjoined)[:limit]:
+            members = [task.run for task in self.tasks() if task.run.joins == group and not task.run.leave]
+            found += [run.run_id for run in members]
+            if not members:
+                del self.unjoined[group]
+        return sorted(found[:limit])
 
     def _is_late(self, worker_id: WorkerId) -> bool:
         member = self.workers[worker_id]
@@ -416,8 +394,8 @@ class Model:
         if task.run.joins is None:
             life.tell(EventType.DLQ_PENDING, task.token)
             life.tell(EventType.DLQ_RECORDED, task.token)
-            life.letter = "RunCrashed"
         life.tell(EventType.FAILED, task.token)
-        self._end(life, RunState.FAILED, task.token, self.now)
+        letter = "RunCrashed" if task.run.joins is None else None
+        self.end(life, RunState.FAILED, task.token, self.now, VERDICT.error, letter)
         if task.run.joins is not None:
-            self._count([(task.run.joins, RunState.FAILED)])
+            self.count([(task.run.joins, RunState.FAILED)])

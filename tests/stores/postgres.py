@@ -147,6 +147,9 @@ class NamedWorkers:
     async def retire(self, worker_id: str) -> list[RunId]:
         return await self._store.retire(WorkerId(self._names.id_for(worker_id)))
 
+    async def claim_run(self, worker_id: str, run_id: RunId, codes: Sequence[str]) -> Any:
+        return self._names.back(await self._store.claim_run(WorkerId(self._names.id_for(worker_id)), run_id, codes))
+
     def __getattr__(self, method: str) -> Any:
         async def call(*args: Any, **named: Any) -> Any:
             return self._names.back(await getattr(self._store, method)(*self._names.there(args), **named))

@@ -6,11 +6,12 @@ import json
 
 import pytest
 
+from stepfast.kernel.commands import Pause
 from stepfast.kernel.decisions import Joins
-from stepfast.kernel.exchange import Claim, QueueRoom
-from stepfast.kernel.ids import RunId
+from stepfast.kernel.exchange import Claim, QueueRoom, Saving
+from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.states import RunState, WaitKind
-from tests.stores.harness import HOUR_MS, NOON, hand_back, park, step, wait
+from tests.stores.harness import HOUR_MS, NOON, end, hand_back, park, step, wait
 
 PARENT = RunId("01932f5e-7c1b-7d3a-9c56-0d4f6b8a1e22")
 
@@ -35,6 +36,18 @@ async def test_a_claim_names_the_group_that_the_run_joins(harness):
 async def test_a_claim_hands_out_the_deadline(harness):
     run = await harness.held(timeout_ms=1_000)
     assert (run.queued_at, run.deadline_at) == (NOON, NOON + 1_000)
+
+
+async def test_the_deadline_of_a_delayed_run_counts_from_the_moment_it_falls_due(harness):
+    started = await harness.start(delay_ms=500, timeout_ms=1_000)
+    assert await harness.task(started.run_id, "deadline_at") == (NOON + 1_500,)
+
+
+async def test_a_claim_hands_out_how_often_the_run_was_tried_again(harness):
+    await harness.enrol()
+    await harness.start()
+    await harness.sql("update stepfast.task set tries = :tries", tries=3)
+    assert [run.tries for run in await harness.claim()] == [3]
 
 
 async def test_a_claim_writes_its_event_and_counts_it(harness, store):
@@ -261,3 +274,81 @@ async def test_a_later_generation_is_claimed_with_its_own_input_and_version(harn
     await harness.sql("update stepfast.task set generation = :number", number=1 + count)
     (run,) = await harness.claim()
     assert (run.generation, run.version, run.input) == (1 + count, 9, "{}")
+
+
+async def claim_run(harness, run_id, worker: str = "w1", codes=("order@1",)):
+    return await harness.store.claim_run(WorkerId(worker), run_id, codes)
+
+
+async def test_a_given_run_is_claimed_before_those_that_stand_in_front_of_it(harness, store):
+    await harness.enrol()
+    _, _, last = await harness.start_many(3)
+    run = await claim_run(harness, last)
+    assert (run.run_id, run.worker_id, run.token, run.claims) == (last, "w1", 1, 1)
+    event = (await store.events(last))[-1]
+    assert (event.seq, event.type, event.token) == (run.last_event, "claimed", run.token)
+    assert json.loads(event.data) == {"worker": "w1", "label": "first"}
+
+
+async def test_a_given_run_that_is_claimed_is_held_like_any_other(harness, store):
+    await harness.enrol()
+    run = await claim_run(harness, (await harness.start()).run_id)
+    assert await harness.claim() == []
+    assert await harness.save(step(run)) == [Saving.SAVED]
+    assert [held.run_id for held in (await store.beat(run.worker_id)).holdings] == [run.run_id]
+
+
+async def test_a_given_run_that_is_due_is_claimed(harness):
+    await harness.enrol()
+    started = await harness.start(delay_ms=500)
+    assert await claim_run(harness, started.run_id) is None
+    await harness.advance(500)
+    run = await claim_run(harness, started.run_id)
+    assert run.run_id == started.run_id
+    assert await harness.sql("select count(*) from stepfast.wait") == [(0,)]
+
+
+async def test_a_given_run_that_is_a_suspect_is_claimed(harness):
+    run = await harness.held()
+    await harness.bury()
+    await harness.enrol("w2")
+    assert (await claim_run(harness, run.run_id, "w2")).crashes == 1
+
+
+async def test_a_given_run_that_waits_is_not_claimed(harness):
+    run = await harness.held()
+    await harness.save(park(run, wait()))
+    assert await claim_run(harness, run.run_id) is None
+
+
+async def test_a_given_run_that_a_worker_holds_is_not_claimed(harness):
+    run = await harness.held()
+    await harness.enrol("w2")
+    assert await claim_run(harness, run.run_id, "w2") is None
+
+
+async def test_a_given_run_that_is_paused_is_not_claimed(harness):
+    await harness.enrol()
+    started = await harness.start()
+    await harness.change(started.run_id, Pause())
+    assert await claim_run(harness, started.run_id) is None
+
+
+async def test_a_given_run_of_code_that_the_worker_lacks_is_not_claimed(harness):
+    await harness.enrol()
+    started = await harness.start()
+    assert await claim_run(harness, started.run_id, codes=("other@1",)) is None
+
+
+async def test_a_given_run_that_has_ended_or_never_was_is_not_claimed(harness):
+    run = await harness.held()
+    await harness.save(end(run))
+    assert await claim_run(harness, run.run_id) is None
+    assert await claim_run(harness, harness.new_run().run_id) is None
+
+
+async def test_a_dead_worker_is_not_given_a_run(harness, store):
+    await store.retire(await harness.enrol())
+    started = await harness.start()
+    assert await claim_run(harness, started.run_id) is None
+    assert await harness.state(started.run_id) is RunState.PENDING

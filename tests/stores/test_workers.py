@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
+
+from stepfast.kernel.commands import Pause, TimeOut
 from stepfast.kernel.exchange import Holding, Saving
 from stepfast.kernel.ids import WorkerId
 from stepfast.kernel.states import RunState, WaitKind
@@ -273,6 +276,51 @@ async def test_a_child_that_crashes_too_often_counts_as_failed_and_is_no_dead_le
     assert await harness.task(parent.run_id, "state, wakes") == ("ready", 1)
     assert await harness.sql("select count(*) from stepfast.dead_letter") == [(0,)]
     assert [event.type for event in (await store.events(child.run_id))[2:]] == ["reaped", "failed"]
+
+
+@pytest.mark.parametrize("delay_ms", [0, 50], ids=["ready", "waiting"])
+async def test_a_pass_reports_runs_past_their_deadline(harness, delay_ms):
+    started = await harness.start(delay_ms=delay_ms, timeout_ms=100 - delay_ms)
+    await harness.start()
+    await harness.advance(99)
+    assert (await harness.upkeep()).overdue == []
+    await harness.advance(1)
+    assert (await harness.upkeep()).overdue == [started.run_id]
+    assert await harness.state(started.run_id) is RunState.PENDING
+
+
+async def test_a_run_past_its_deadline_is_reported_while_a_person_holds_it(harness):
+    started = await harness.start(timeout_ms=100)
+    await harness.change(started.run_id, Pause())
+    await harness.advance(100)
+    assert (await harness.upkeep()).overdue == [started.run_id]
+
+
+async def test_a_run_past_its_deadline_is_left_to_the_worker_that_holds_it(harness):
+    await harness.held(timeout_ms=100)
+    await harness.advance(100)
+    assert (await harness.upkeep()).overdue == []
+
+
+async def test_a_run_past_its_deadline_whose_holder_died_is_reported_by_the_same_pass(harness):
+    run = await harness.held(timeout_ms=100)
+    report = await harness.bury()
+    assert (report.returned, report.overdue) == ([run.run_id], [run.run_id])
+
+
+async def test_a_pass_reports_no_more_overdue_runs_than_its_limit_the_longest_overdue_first(harness):
+    late = await harness.start(timeout_ms=100)
+    later = await harness.start(timeout_ms=50)
+    await harness.start(timeout_ms=150)
+    await harness.advance(200)
+    assert (await harness.upkeep(limit=2)).overdue == [later.run_id, late.run_id]
+
+
+async def test_a_run_that_was_timed_out_is_reported_no_more(harness):
+    started = await harness.start(timeout_ms=100)
+    await harness.advance(100)
+    await harness.change(started.run_id, TimeOut(VERDICT))
+    assert (await harness.upkeep()).overdue == []
 
 
 async def test_a_worker_that_retires_hands_everything_back(harness, store):

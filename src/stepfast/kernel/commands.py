@@ -127,6 +127,9 @@ class LockedRun(NamedTuple):
     """Its newest generation is a dead letter that nobody has seen to."""
     steps: Sequence[StepMark] = ()
     """Loaded for commands that need them."""
+    deadline_at: Instant | None = None
+    has_begun: bool = True
+    """A worker has claimed its present generation before."""
 
 
 class Reopen(NamedTuple):

@@ -26,7 +26,7 @@ from stepfast.kernel.errors import IllegalMove, Invalid, NothingBefore, StepNotF
 from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.exchange import DeadRun
 from stepfast.kernel.rules import failing
-from stepfast.kernel.states import STEP_ENDED, RunState, StepState, TaskState, check_move
+from stepfast.kernel.states import STEP_CUT_OFF, STEP_ENDED, RunState, StepState, TaskState, check_move
 
 
 def decide(run: LockedRun, request: Request, now: Instant) -> Change:
@@ -72,7 +72,7 @@ def resume(run: LockedRun, request: Request, now: Instant) -> Change:
     if run.task is TaskState.LEASED:
         return Change(RunState.RUNNING, message=EventType.RESUMED, hold=False)
     is_put_off = run.task is TaskState.WAITING and run.is_put_off
-    state = RunState.PENDING if is_put_off else RunState.RUNNING
+    state = RunState.PENDING if is_put_off or not run.has_begun else RunState.RUNNING
     return Change(state, (_event(EventType.RESUMED, request, now),), hold=False, ready=not is_put_off)
 
 
@@ -81,7 +81,8 @@ def retry(run: LockedRun, request: Request, step: str | None, version: int | Non
     check_move(run.run_id, run.state, "retry")
     if step is None:
         failed = failing_steps(run.error)
-        superseded = [mark.call for mark in run.steps if mark.call.address in failed]
+        newest = {mark.call: mark for mark in run.steps}
+        superseded = [call for call, mark in newest.items() if call.address in failed or mark.state in STEP_CUT_OFF]
     else:
         chosen = find_step(run, step)
         if chosen.state is not StepState.FAILED:
@@ -121,6 +122,11 @@ def discard(run: LockedRun, request: Request, now: Instant) -> Change:
 def time_out(run: LockedRun, request: Request, verdict: DeadRun, now: Instant) -> Change:
     """The run did not end in time; a run that no other run awaits becomes a dead letter."""
     check_move(run.run_id, run.state, "time_out")
+    if run.deadline_at is None or run.deadline_at > now:
+        raise IllegalMove(
+            f"Run {run.run_id} is {run.state} and its deadline has not passed, so it cannot be timed out. "
+            f"Call it off with `stepfast runs cancel {run.run_id}`."
+        )
     events, is_letter = failing(run.joins, verdict.error_type, verdict.message, now)
     letter = DeadLetter(run.workflow, run.version, verdict.error_type, verdict.message, None) if is_letter else None
     outcome = Outcome(RunState.FAILED, None, verdict.error, now, run.joins)
@@ -135,6 +141,7 @@ def failing_steps(error: str | None) -> frozenset[str]:
         failure = pending.pop()
         if failure.get("step"):
             found.add(failure["step"])
+        found.update(failure.get("unheard", ()))
         pending += [inner for inner in (failure.get("cause"), *failure.get("inner", ())) if inner]
     return frozenset(found)
 

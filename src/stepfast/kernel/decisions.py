@@ -64,12 +64,13 @@ class Wait(NamedTuple):
     due_in_ms: int | None = None
     need: int = 1
     spare: int = 0
-    settles: bool = False
+    size: int | None = None
+    """How many children there are, where that is not what `need` and `spare` add up to."""
 
     @property
     def total(self) -> int:
-        """How many children there are; where all shall settle, `need` is one more, so that it is never met before."""
-        return self.need + self.spare if not self.settles else self.spare
+        """How many children there are; when all have ended, the join is decided whatever is needed."""
+        return self.need + self.spare if self.size is None else self.size
 
 
 class OpenWait(NamedTuple):

@@ -17,6 +17,12 @@ class NotFound(StepfastError):
     code = "E-RUN-001"
 
 
+class WorkerNotFound(NotFound):
+    """A worker that does not exist, or has been gone for long."""
+
+    code = "E-WORKER-001"
+
+
 class LeaseLost(StepfastError):
     """Another worker, or a command, owns the run now; nothing that was sent has been written."""
 
@@ -137,6 +143,18 @@ class RowsRefused(StepfastError):
     """The store refuses a batch for the data in it; nothing of the batch is written."""
 
     code = "E-STORE-004"
+
+
+class BlobDamaged(StepfastError):
+    """A large value that a run refers to is missing from the blob store, or is not what was put there."""
+
+    code = "E-BLOB-001"
+
+
+class BlobsFailed(StepfastError):
+    """The blob store did not do what it was asked, for a reason that it does not name."""
+
+    code = "E-BLOB-002"
 
 
 class RunFailed(StepfastError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from stepfast.kernel.blobs import BlobFilter, BlobInfo, BlobKey
 from stepfast.kernel.commands import Changed, Request
 from stepfast.kernel.decisions import Decision, HeldRun, History, NewRun, Started
 from stepfast.kernel.durations import Instant
@@ -186,11 +187,41 @@ class Store(Protocol):
         ...
 
     async def findings(self, limit: int = 100) -> list[Finding]:
-        """Runs that break the invariant: no or a second home, a holder that is gone, a wait that nothing can meet."""
+        """Runs that break the invariant: no or a second home, a holder that is gone, a wait that nothing can meet.
+
+        Up to `limit` for each clause, so that none hides another.
+        """
         ...
 
     async def workers(self) -> list[WorkerView]:
         """The workers that are alive, and those that died lately."""
+        ...
+
+    async def put_blob(self, key: BlobKey, content: bytes) -> None:
+        """Keep large content in the store itself; this and the next four as in the port Blobs."""
+        ...
+
+    async def get_blob(self, key: BlobKey) -> bytes | None:
+        """The content, or None when there is none of that key."""
+        ...
+
+    async def has_blob(self, key: BlobKey) -> bool:
+        """Whether there is a blob of that key."""
+        ...
+
+    async def delete_blob(self, key: BlobKey, put_before: Instant | None = None) -> bool:
+        """Remove a blob, with `put_before` only if it was not put again since."""
+        ...
+
+    async def list_blobs(self, where: BlobFilter) -> list[BlobInfo]:
+        """A page of blobs."""
+        ...
+
+    async def mentions(self, runs: Sequence[tuple[str, RunId]]) -> set[tuple[RunId, str]]:
+        """Every reference to a large value that the rows of these runs, each given with its tenant, hold.
+
+        What is superseded, delivered and not yet taken, or of an earlier generation counts too.
+        """
         ...
 
 

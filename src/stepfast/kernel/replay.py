@@ -46,6 +46,12 @@ class Replay:
         self._unclaimed -= 1
         return record
 
+    def forgo(self, call: CallId) -> Record | None:
+        """The record of a call that the code called off before it waited for anything, now claimed, if there is one."""
+        record = self._by_name[call.name].pop(call, None)
+        self._unclaimed -= record is not None
+        return record
+
     def _of_branch(self, call: CallId, digest: str, same_input: Callable[[str], bool]) -> Record | None:
         record = self._by_name[call.name].get(call)
         if record is None or record.digest == digest or same_input(record.input):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from stepfast.kernel.decisions import (
@@ -23,9 +23,11 @@ from stepfast.kernel.decisions import (
 )
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.events import Event, EventType
-from stepfast.kernel.states import RunState, StepState, WaitKind, check_move
+from stepfast.kernel.states import PENDING_WAITS, RunState, StepState, WaitKind, check_move
 
 SHORT_MESSAGE = 200
+# A pause before the next attempt that is shorter is cheaper to sit out than to park for.
+RELEASING_MS = 1_000
 
 
 class Failed(NamedTuple):
@@ -42,26 +44,30 @@ def started_step(call: CallId, attempt: int, now: Instant) -> Event:
     return Event(EventType.STEP_STARTED, now, call.address, attempt)
 
 
-def cancelled_step(call: CallId, now: Instant) -> Event:
-    """The code called a running step off."""
-    return Event(EventType.STEP_CANCELLED, now, call.address)
-
-
-def record_step(run: HeldRun, record: Record) -> Decision:
-    """A step has its result, or has failed for good."""
-    event_type = EventType.STEP_COMPLETED if record.state is StepState.COMPLETED else EventType.STEP_FAILED
-    event = Event(event_type, record.ended_at, record.call.address, record.attempt)
+def begin_step(run: HeldRun, record: Record) -> Decision:
+    """A step's first attempt begins, and when it did is kept: the time for all its attempts counts from there."""
+    event = started_step(record.call, record.attempt, record.started_at)
     return Decision(run.fence, run.tenant, run.generation, records=(record,), events=(event,))
 
 
-def schedule_retry(run: HeldRun, record: Record) -> Decision:
-    """A step's attempt failed and another follows at `record.due_at`."""
+def record_step(run: HeldRun, record: Record, closed: Sequence[int] = ()) -> Decision:
+    """A step has its result, or has failed for good; a backoff that came before is over."""
+    event_type = EventType.STEP_COMPLETED if record.state is StepState.COMPLETED else EventType.STEP_FAILED
+    event = Event(event_type, record.ended_at, record.call.address, record.attempt)
+    return Decision(run.fence, run.tenant, run.generation, records=(record,), events=(event,), closed=closed)
+
+
+def schedule_retry(run: HeldRun, record: Record, delay_ms: int, closed: Sequence[int] = ()) -> Decision:
+    """A step's attempt failed and another follows at `record.due_at`; the run may park till then."""
     data = json.dumps({"due_at": record.due_at})
     events = (
         Event(EventType.STEP_FAILED, record.ended_at, record.call.address, record.attempt),
         Event(EventType.RETRY_SCHEDULED, record.ended_at, record.call.address, record.attempt, data=data),
     )
-    return Decision(run.fence, run.tenant, run.generation, records=(record,), events=events)
+    decision = Decision(run.fence, run.tenant, run.generation, records=(record,), events=events, closed=closed)
+    if delay_ms >= RELEASING_MS:
+        decision.opened = (Wait(0, WaitKind.BACKOFF, record.call.name, record.call, delay_ms),)
+    return decision
 
 
 def complete(run: HeldRun, value: str, now: Instant) -> Decision:
@@ -111,10 +117,23 @@ def open_wait(run: HeldRun, record: Record, wait: Wait, children: Sequence[NewRu
     )
 
 
+def start_more(run: HeldRun, call: CallId, children: Sequence[NewRun], started: int, now: Instant) -> Decision:
+    """More children of a group that is open already; `started` is how many it has with them."""
+    data = json.dumps({"kind": WaitKind.CHILDREN, "name": children[0].code, "started": started})
+    event = Event(EventType.STEP_WAITING, now, call.address, data=data)
+    return Decision(run.fence, run.tenant, run.generation, events=(event,), children=children)
+
+
+def start_child(run: HeldRun, record: Record, wait: Wait, child: NewRun) -> Decision:
+    """The code starts a child without waiting for it; the group that it will be joined by is open from here on."""
+    decision = record_step(run, record)
+    decision.opened, decision.children = (wait,), (child,)
+    return decision
+
+
 def end_wait(run: HeldRun, record: Record, closed: Sequence[int], taken: Message | None = None) -> Decision:
     """What the code waited for has come, or its time is over."""
-    decision = record_step(run, record)
-    decision.closed = closed
+    decision = record_step(run, record, closed)
     if taken is not None:
         decision.taken = (taken.n,)
         if not taken.told:
@@ -128,16 +147,17 @@ def signalled(message: Message) -> Event:
     return Event(EventType.SIGNALLED, message.at, actor=message.actor, data=data)
 
 
-def call_off_wait(run: HeldRun, record: Record, wait_id: int) -> Decision:
-    """The code no longer wants what it waited for: the run must not be woken for it."""
-    event = Event(EventType.STEP_CANCELLED, record.ended_at, record.call.address)
-    return Decision(run.fence, run.tenant, run.generation, records=(record,), events=(event,), closed=(wait_id,))
+def call_off(run: HeldRun, record: Record, closed: Sequence[int] = ()) -> Decision:
+    """The code no longer wants what it began: it is not done again, and the run must not be woken for it."""
+    event = Event(EventType.STEP_CANCELLED, record.ended_at, record.call.address, record.attempt)
+    return Decision(run.fence, run.tenant, run.generation, records=(record,), events=(event,), closed=closed)
 
 
-def park(run: HeldRun, now: Instant) -> Decision:
+def park(run: HeldRun, now: Instant, kinds: Collection[WaitKind] = ()) -> Decision:
     """Every branch of the run waits: it holds nothing more, unless something has come meanwhile."""
-    check_move(run.run_id, RunState.RUNNING, "wait")
-    event = Event(EventType.WAITING, now)
+    is_put_off = bool(kinds) and PENDING_WAITS.issuperset(kinds)
+    check_move(run.run_id, RunState.RUNNING, "back_off" if is_put_off else "wait")
+    event = Event(EventType.WAITING, now, data=json.dumps({"kind": WaitKind.BACKOFF}) if is_put_off else None)
     return Decision(run.fence, run.tenant, run.generation, events=(event,), release=Park(run.wakes))
 
 
@@ -171,15 +191,24 @@ def wait_for_code(run: HeldRun, reason: str, now: Instant) -> Decision:
 
 def hold_back(run: HeldRun, told: Sequence[Message], now: Instant) -> Decision:
     """A person holds the run, and its steps under way are recorded: it goes back, and nobody takes it till resumed."""
-    decision = tell_commands(run, told)
+    decision = _told(run, told)
     handed_back = Event(EventType.HANDED_BACK, now, data=json.dumps({"reason": "paused"}))
-    decision.events = (*decision.events, handed_back)
+    decision.events = (handed_back, *decision.events)
     decision.release = HandBack()
     return decision
 
 
-def tell_commands(run: HeldRun, told: Sequence[Message]) -> Decision:
-    """Commands that came while the run was held, told by its holder once they are carried out."""
+def tell_commands(run: HeldRun, told: Sequence[Message], now: Instant) -> Decision:
+    """Commands that came while the run was held, and that hold it no more, told by its holder."""
+    decision = _told(run, told)
+    if told and told[-1].kind == EventType.PAUSED:
+        # Its holder was lost before it could tell of the pause; the end of the pause is in the history already.
+        data = json.dumps({"reason": "the pause was over before it was told"})
+        decision.events = (*decision.events, Event(EventType.RESUMED, now, data=data))
+    return decision
+
+
+def _told(run: HeldRun, told: Sequence[Message]) -> Decision:
     events = tuple(Event(EventType(each.kind), each.at, actor=each.actor, data=each.value) for each in told)
     return Decision(run.fence, run.tenant, run.generation, events=events, taken=tuple(each.n for each in told))
 

@@ -59,6 +59,8 @@ class WaitKind(StrEnum):
 ENDED = frozenset({RunState.COMPLETED, RunState.PARTIAL, RunState.FAILED, RunState.CANCELLED})
 OPEN = frozenset(RunState) - ENDED
 STEP_ENDED = frozenset({StepState.COMPLETED, StepState.FAILED, StepState.SKIPPED, StepState.CANCELLED})
+# What a run that is tried again begins anew: it was under way when the run failed, or was called off.
+STEP_CUT_OFF = frozenset(StepState) - STEP_ENDED | {StepState.CANCELLED}
 
 # A run that waits for nothing but its own next try has not gone on since it was queued: people see it as pending.
 PENDING_WAITS = frozenset({WaitKind.DELAY, WaitKind.BACKOFF})

@@ -172,3 +172,7 @@ class WorkerView(NamedTuple):
     started_at: Instant
     seen_at: Instant
     dead_at: Instant | None
+
+    def is_alive(self, now: Instant) -> bool:
+        """Whether it has neither left nor been silent for longer than its lease."""
+        return self.dead_at is None and now - self.seen_at <= self.lease_ms

@@ -6,20 +6,50 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from stepfast.kernel.blobs import BlobFilter, BlobInfo, BlobKey
+from stepfast.kernel.commands import Changed
 from stepfast.kernel.decisions import CallId, Message, OpenWait, Record
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.states import RunState, StepState, WaitKind
-from stepfast.kernel.views import EventView, OutcomeView, RunFilter, RunView, StepView, WorkerView
+from stepfast.kernel.views import (
+    EventView,
+    Finding,
+    LetterFilter,
+    LetterView,
+    OutcomeView,
+    QueueView,
+    RunFilter,
+    RunView,
+    StepView,
+    WorkerView,
+)
 
 Row = Sequence[Any]
 
 # Ids are UUIDs in text, so this is above every one of them and is an id itself.
 ABOVE_ALL_IDS = RunId("ffffffff-ffff-ffff-ffff-ffffffffffff")
+BELOW_ALL_IDS = RunId("00000000-0000-0000-0000-000000000000")
+
+# One statement for each clause of the invariant of unended runs; each is `find_` and the clause.
+CLAUSES = ("run_without_task", "task_of_ended_run", "holder_gone", "waiting_for_nothing", "wait_long_due")
+# A claim takes up what is due within a polling interval; what is this long over nobody serves.
+LONG_DUE_MS = 60_000
 
 
 def filter_parameters(where: RunFilter) -> dict[str, Any]:
     """The parameters of `list_runs`; a condition that is not asked for is None."""
     return {**where._asdict(), "before": where.before or ABOVE_ALL_IDS}
+
+
+def letter_parameters(where: LetterFilter) -> dict[str, Any]:
+    """The parameters of `list_letters`; a condition that is not asked for is None."""
+    unresolved = None if where.resolved else "only"
+    return {**where._asdict(), "before": where.before or ABOVE_ALL_IDS, "unresolved": unresolved}
+
+
+def finding_parameters(limit: int) -> dict[str, Any]:
+    """The parameters of the statements for CLAUSES."""
+    return {"limit": limit, "long_due_ms": LONG_DUE_MS}
 
 
 def run_view(row: Row) -> RunView:
@@ -65,12 +95,53 @@ def outcome_view(row: Row) -> OutcomeView:
     return OutcomeView(RunId(str(run_id)), generation, RunState(state), *rest)
 
 
+def letter_view(row: Row) -> LetterView:
+    """A row of `list_letters`."""
+    run_id, *rest = row
+    return LetterView(RunId(str(run_id)), *rest)
+
+
+def queue_view(row: Row) -> QueueView:
+    """A row of `list_queues`."""
+    return QueueView(*row)
+
+
+def finding(clause: str, row: Row) -> Finding:
+    """A row of the statement for a clause."""
+    run_id, tenant, detail = row
+    return Finding(clause, RunId(str(run_id)), tenant, detail)
+
+
 def worker_view(row: Row) -> WorkerView:
     """A row of `list_workers`; queues and codes are JSON lists in text."""
     worker_id, label, host, pid, queues, codes, *rest = row
     return WorkerView(
         WorkerId(str(worker_id)), label, host, pid, tuple(json.loads(queues)), tuple(json.loads(codes)), *rest
     )
+
+
+def blob_filter_parameters(where: BlobFilter) -> dict[str, Any]:
+    """The parameters of `list_blobs`; a condition that is not asked for is None."""
+    after = where.after or BlobKey("", BELOW_ALL_IDS, "")
+    begin = {"after_run": after.run_id, "after_tenant": after.tenant, "after_name": after.name}
+    return {"tenant": where.tenant, "run_id": where.run_id, "limit": where.limit, **begin}
+
+
+def blob_info(row: Row) -> BlobInfo:
+    """A row of `list_blobs`."""
+    tenant, run_id, name, size, at = row
+    return BlobInfo(BlobKey(tenant, RunId(str(run_id)), name), size, at)
+
+
+def answer_text(changed: Changed) -> str:
+    """What is kept of the answer to a command that has a key."""
+    return json.dumps(changed._asdict())
+
+
+def repeated_answer(text: str) -> Changed:
+    """The kept answer, for a command that comes again."""
+    changed = Changed(**json.loads(text))
+    return changed._replace(state=RunState(changed.state), repeated=True)
 
 
 def _run_id(value: object) -> RunId | None:

@@ -42,6 +42,11 @@ def shared_statements() -> dict[str, str]:
     return load_statements("stepfast.stores", "sql/reads.sql")
 
 
+def blob_statements() -> dict[str, str]:
+    """What both stores keep large values by."""
+    return load_statements("stepfast.stores", "sql/blobs.sql")
+
+
 def unprefixed(text: str) -> str:
     """A statement for SQLite, whose tables are plain."""
     return _PREFIX.sub("", text)

@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from stepfast.kernel.errors import Invalid
+from stepfast.kernel.errors import Invalid, StoreUnusable
 from stepfast.kernel.ports import Clock, Store
 
 FORMS = "sqlite:///file.db (relative), sqlite:////folder/file.db (absolute) or postgresql://user@host/database"
@@ -26,15 +26,36 @@ def store_for(url: str, clock: Clock, direct_url: str | None = None) -> Store:
 def _sqlite(url: str, clock: Clock) -> Store:
     from stepfast.stores.sqlite.store import SqliteStore
 
+    return SqliteStore(sqlite_path(url), clock.local)
+
+
+def sqlite_path(url: str) -> Path:
+    """The file that a SQLite URL names."""
     parts = urlsplit(url)
     if parts.netloc or parts.path in ("", "/"):
         raise Invalid(f"The database URL {url!r} names no file; write {FORMS}.")
-    return SqliteStore(Path(unquote(parts.path.removeprefix("/"))), clock.local)
+    return Path(unquote(parts.path.removeprefix("/")))
+
+
+def check_exists(url: str) -> None:
+    """Refuse a SQLite file that is not there, for those who want to look and not to make one."""
+    if urlsplit(url).scheme == "sqlite" and not sqlite_path(url).exists():
+        raise StoreUnusable(
+            f"The store {sqlite_path(url)} does not exist. Name the database with --database or STEPFAST_DATABASE_URL, "
+            "or make it with `stepfast migrate`."
+        )
+
+
+def check_postgres(url: str) -> None:
+    """Refuse what is no PostgreSQL URL, or cannot be used without its driver."""
+    if urlsplit(url).scheme not in POSTGRES:
+        raise _not_understood(url)
+    if importlib.util.find_spec("asyncpg") is None:
+        raise Invalid("A PostgreSQL URL needs the package asyncpg: pip install 'stepfast[postgres]'.")
 
 
 def _postgres(url: str, direct_url: str | None) -> Store:
-    if importlib.util.find_spec("asyncpg") is None:
-        raise Invalid("A PostgreSQL URL needs the package asyncpg: pip install 'stepfast[postgres]'.")
+    check_postgres(url)
     from stepfast.stores.postgres.store import PostgresStore
 
     return PostgresStore(url, direct_url=direct_url)

@@ -20,6 +20,8 @@ select c.next_due_at, c.suspects_wait, h.*
   left join lateral stepfast.held_runs(c.claimed) h on true
 """
 
+CLAIM_RUN = "select h.* from stepfast.claim_run($1::uuid, $2::uuid, $3::text[]) c, stepfast.held_runs(c) h"
+
 RECORDS = "select * from stepfast.records($1::uuid[])"
 
 
@@ -36,6 +38,11 @@ def claimed(answer: Sequence[Row]) -> Claimed:
     return Claimed([_held_run(row[2:]) for row in answer if row[2] is not None], next_due_at, suspects_wait)
 
 
+def claimed_run(answer: Sequence[Row]) -> HeldRun | None:
+    """The run that was asked for, if it was handed out."""
+    return _held_run(answer[0]) if answer else None
+
+
 def records_by_run(run_ids: Sequence[RunId], answer: Sequence[Row]) -> dict[RunId, list[Record]]:
     """The records of each run, in order; a run without any has an empty list."""
     found: dict[RunId, list[Record]] = {run_id: [] for run_id in run_ids}
@@ -45,7 +52,7 @@ def records_by_run(run_ids: Sequence[RunId], answer: Sequence[Row]) -> dict[RunI
 
 
 def _held_run(row: Row) -> HeldRun:
-    place, parent_id, parent_wait, origin = row[:18], row[18], row[19], row[20:]
+    place, parent_id, parent_wait, origin = row[:19], row[19], row[20], row[21:]
     joins = None if parent_id is None else Joins(parent_id, parent_wait)
     fields: Row = (*place, joins, *origin)
     return HeldRun(*fields)

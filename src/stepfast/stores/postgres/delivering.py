@@ -21,7 +21,7 @@ select state, queue, worker_id
 """
 WAITS = "select * from stepfast.waits($1::uuid[])"
 MESSAGES = "select * from stepfast.messages($1::uuid[])"
-WAKES = "select t.wakes, t.hold from stepfast.task t where t.run_id = $1::uuid"
+WAKES = "select t.token, t.wakes, t.hold from stepfast.task t where t.run_id = $1::uuid"
 
 Fetch = Callable[[str, Sequence[object]], Awaitable[Sequence[Row]]]
 
@@ -38,8 +38,8 @@ async def histories(fetch: Fetch, run_ids: Sequence[RunId]) -> dict[RunId, Histo
     """All that the code of runs goes on from."""
     runs = [list(run_ids)]
     records = claiming.records_by_run(run_ids, await fetch(claiming.RECORDS, runs))
-    waits = _by_run(await fetch(WAITS, runs), rows.open_wait)
-    inbox = _by_run(await fetch(MESSAGES, runs), rows.message)
+    waits = by_run(await fetch(WAITS, runs), rows.open_wait)
+    inbox = by_run(await fetch(MESSAGES, runs), rows.message)
     return {run_id: History(records[run_id], waits.get(run_id, []), inbox.get(run_id, [])) for run_id in run_ids}
 
 
@@ -48,13 +48,14 @@ async def look(fetch: Fetch, run_id: RunId) -> Look | None:
     found = await fetch(WAKES, [run_id])
     if not found:
         return None
-    wakes, hold = found[0]
-    waits = _by_run(await fetch(WAITS, [[run_id]]), rows.open_wait)
-    inbox = _by_run(await fetch(MESSAGES, [[run_id]]), rows.message)
-    return Look(wakes, hold, waits.get(run_id, []), inbox.get(run_id, []))
+    token, wakes, hold = found[0]
+    waits = by_run(await fetch(WAITS, [[run_id]]), rows.open_wait)
+    inbox = by_run(await fetch(MESSAGES, [[run_id]]), rows.message)
+    return Look(token, wakes, hold, waits.get(run_id, []), inbox.get(run_id, []))
 
 
-def _by_run(answer: Sequence[Row], view: Callable[[Row], T]) -> dict[RunId, list[T]]:
+def by_run(answer: Sequence[Row], view: Callable[[Row], T]) -> dict[RunId, list[T]]:
+    """The views of each run's rows; the id of the run comes first in a row."""
     found: dict[RunId, list[T]] = {}
     for run_id, *row in answer:
         found.setdefault(RunId(run_id), []).append(view(row))

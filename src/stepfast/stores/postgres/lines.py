@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from itertools import count
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from stepfast.kernel.errors import StoreUnavailable
 from stepfast.stores.postgres import driver
-from stepfast.stores.postgres.driver import Connection, Row, sqlstate
+from stepfast.stores.postgres.driver import Connection, PostgresError, Row, sqlstate
 from stepfast.stores.postgres.problems import (
     FAILURES,
     NOT_OUR_SESSION,
@@ -22,6 +22,18 @@ from stepfast.stores.postgres.problems import (
 )
 
 GOODBYE_S = 1.0
+
+# Bounds for what a client that is lost in the middle can leave locked, set for the transaction alone, as the session
+# may belong to everybody.
+BEGIN = """
+begin isolation level read committed;
+set local statement_timeout = '5s';
+set local lock_timeout = '3s';
+set local idle_in_transaction_session_timeout = '3s';
+"""
+
+T = TypeVar("T")
+Work = Callable[[Connection], Awaitable[T]]
 
 
 class Deadlines(NamedTuple):
@@ -71,11 +83,11 @@ class Line:
         It is one round trip, or two where statements cannot stay prepared; a pooler changes the session between them no
         more than within a transaction, and nothing is locked before the last.
         """
-        try:
-            async with asyncio.timeout(self._address.deadlines.call_s), self._turn:
-                return await self._fetch(statement, args)
-        except TimeoutError as problem:
-            raise explained(self._address.where, problem) from problem
+        return await self._do(lambda connection: connection.fetch(statement, *args))
+
+    async def transact(self, work: Work[T]) -> T:
+        """Do work of several statements in one transaction, whole or not at all, and answer before the deadline."""
+        return await self._do(lambda connection: _transaction(connection, work))
 
     async def close(self) -> None:
         """Take leave of the server, or hang up if it does not answer."""
@@ -83,10 +95,17 @@ class Line:
         if connection is not None:
             await part(connection)
 
-    async def _fetch(self, statement: str, args: Sequence[object]) -> list[Row]:
+    async def _do(self, work: Work[T]) -> T:
+        try:
+            async with asyncio.timeout(self._address.deadlines.call_s), self._turn:
+                return await self._try(work)
+        except TimeoutError as problem:
+            raise explained(self._address.where, problem) from problem
+
+    async def _try(self, work: Work[T]) -> T:
         for tries in count(1):
             try:
-                return await (await self._connected()).fetch(statement, *args)
+                return await work(await self._connected())
             except asyncio.CancelledError:
                 # What the server answers to a question that nobody waits for must not reach the next caller.
                 self._hang_up()
@@ -131,20 +150,30 @@ class Pool:
 
     async def fetch(self, statement: str, args: Sequence[object] = ()) -> list[Row]:
         """Run one statement on a line that is free, or on the first that becomes so."""
+        async with self._lent() as line:
+            return await line.fetch(statement, args)
+
+    async def transact(self, work: Work[T]) -> T:
+        """Do work of several statements in one transaction."""
+        async with self._lent() as line:
+            return await line.transact(work)
+
+    async def close(self) -> None:
+        """Close every line."""
+        for line in self._lines:
+            await line.close()
+
+    @asynccontextmanager
+    async def _lent(self) -> AsyncIterator[Line]:
         try:
             async with asyncio.timeout(self._address.deadlines.call_s):
                 line = await self._free.get()
         except TimeoutError as problem:
             raise explained(self._address.where, problem) from problem
         try:
-            return await line.fetch(statement, args)
+            yield line
         finally:
             self._free.put_nowait(line)
-
-    async def close(self) -> None:
-        """Close every line."""
-        for line in self._lines:
-            await line.close()
 
 
 class LinePerLoop:
@@ -176,6 +205,22 @@ async def part(connection: Connection) -> None:
         await connection.close(timeout=GOODBYE_S)
     except FAILURES:
         connection.terminate()
+
+
+async def _transaction(connection: Connection, work: Work[T]) -> T:
+    await connection.execute(BEGIN)
+    try:
+        answer = await work(connection)
+        await connection.execute("commit")
+    except PostgresError as problem:
+        if not breaks_the_connection(problem):
+            await connection.execute("rollback")
+        raise
+    except BaseException:
+        # Whatever else happened: a connection with a transaction open must not reach the next caller.
+        connection.terminate()
+        raise
+    return answer
 
 
 async def _lend(address: Address) -> AsyncGenerator[Line, None]:

@@ -27,7 +27,8 @@ TRIES = {"40P01": 5, "40001": 5, "23505": 2, "26000": 2, "42P05": 2}
 _REFUSED_CLASSES = frozenset({"22", "23", "54"})
 # Connection, resources, operator (shut down, cancelled), locks that were not given in time, the loser of a failover.
 _AWAY_CLASSES = frozenset({"08", "40", "53", "55", "57"})
-_READ_ONLY = "25006"
+# A server that lost its place to another, and one that was kept waiting in the middle of a transaction.
+_AWAY_STATES = frozenset({"25006", "25P03", "25P04"})
 _NO_SCHEMA = frozenset({"3F000", "42P01", "42703", "42883"})
 _AT_THE_DOOR = {
     "28P01": "refuses the password. Check user and password in the database URL.",
@@ -56,7 +57,7 @@ def explained(where: str, problem: BaseException) -> StepfastError:
         return RowsRefused(f"{where} refuses a row ({state}: {problem}). Nothing of its batch was written.")
     if state in _NO_SCHEMA:
         return StoreMismatch(f"{where} lacks a table or function ({problem}). Run `stepfast migrate`.")
-    if not state or state[:2] in _AWAY_CLASSES or state == _READ_ONLY:
+    if not state or state[:2] in _AWAY_CLASSES or state in _AWAY_STATES:
         return StoreUnavailable(f"{where} did not answer ({_said(problem)}). Check that the server is up; try again.")
     return StoreUnusable(f"{where} cannot do what it was asked ({state}: {problem}). Run `stepfast doctor`.")
 
@@ -75,7 +76,7 @@ def explained_at_the_door(where: str, problem: BaseException) -> StepfastError:
 def breaks_the_connection(problem: BaseException) -> bool:
     """Whether the connection must not be used again: it is gone, or leads to a server that is of no use."""
     state = sqlstate(problem)
-    return not state or state[:2] in ("08", "53", "57") or state == _READ_ONLY or state in NOT_OUR_SESSION
+    return not state or state[:2] in ("08", "53", "57") or state in _AWAY_STATES or state in NOT_OUR_SESSION
 
 
 def _said(problem: BaseException) -> str:

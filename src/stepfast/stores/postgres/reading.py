@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from stepfast.kernel.ids import RunId
-from stepfast.kernel.views import OutcomeView
+from stepfast.kernel.views import Finding, OutcomeView
 from stepfast.stores import rows
 from stepfast.stores.postgres.driver import Row
 from stepfast.stores.postgres.lines import Pool
@@ -31,6 +31,13 @@ async def read(pool: Pool, name: str, parameters: dict[str, Any], view: Callable
     statement = _statement(name, given)
     found = await pool.fetch(statement.text, [parameters[parameter] for parameter in statement.names])
     return [view(row) for row in found]
+
+
+async def find_all(pool: Pool, limit: int) -> list[Finding]:
+    """What breaks the invariant of unended runs, clause by clause."""
+    parameters = rows.finding_parameters(limit)
+    found = [await read(pool, f"find_{clause}", parameters, partial(rows.finding, clause)) for clause in rows.CLAUSES]
+    return [finding for findings in found for finding in findings]
 
 
 def outcomes_by_run(answer: Sequence[Row]) -> dict[RunId, OutcomeView]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import chain
 
-from stepfast.kernel.decisions import Continue, Decision, HandBack, Park
+from stepfast.kernel.decisions import Continue, Decision, Fence, HandBack, Park
 from stepfast.kernel.exchange import Saving
 from stepfast.stores.postgres.columns import Column, Columns, call_with
 from stepfast.stores.postgres.driver import Row
@@ -21,11 +21,14 @@ _NO_TOKEN = -1
 
 def save_call(decisions: Sequence[Decision], again: bool) -> tuple[str, list[object]]:
     """The statement that saves a batch, and its arguments."""
-    parts = {name: columns for name, turn in _PARTS.items() if (columns := turn(decisions))}
-    if again:
-        parts["again"] = [[decision.first_event for decision in decisions]]
+    parts = parts_of(decisions)
     arguments, values = call_with(_columns_of(tuple(parts)), list(chain.from_iterable(parts.values())))
-    return f"select stepfast.save({arguments})", values
+    return f"select stepfast.save({arguments}{', d_again => true' if again else ''})", values
+
+
+def parts_of(decisions: Sequence[Decision]) -> dict[str, list[Column]]:
+    """The parts that a batch has, each turned on its side."""
+    return {name: columns for name, turn in _PARTS.items() if (columns := turn(decisions))}
 
 
 def savings(rows: Sequence[Row]) -> list[Saving]:
@@ -42,14 +45,13 @@ def _fences(decisions: Sequence[Decision]) -> list[Column]:
 
 
 def _without_late(decisions: Sequence[Decision]) -> tuple[int, ...]:
-    """The tokens, except of decisions that follow one by which their run was ended or given away."""
-    given_away: set[str] = set()
+    """The tokens, except of decisions that follow one by which their own holder ended or gave away the run."""
+    given_away: set[Fence] = set()
     tokens = []
     for decision in decisions:
-        run_id, token, _ = decision.fence
-        tokens.append(_NO_TOKEN if run_id in given_away else token)
+        tokens.append(_NO_TOKEN if decision.fence in given_away else decision.fence.token)
         if decision.outcome is not None or decision.release is not None:
-            given_away.add(run_id)
+            given_away.add(decision.fence)
     return tuple(tokens)
 
 
@@ -120,23 +122,34 @@ def _taken(decisions: Sequence[Decision]) -> list[Column]:
 
 def _releases(decisions: Sequence[Decision]) -> list[Column]:
     rows = [
-        (of, *_release(how))
-        for of, decision in enumerate(decisions, start=1)
-        if isinstance(how := decision.release, Park | HandBack)
+        (of, *_release(how)) for of, decision in enumerate(decisions, start=1) if (how := decision.release) is not None
     ]
     return list(zip(*rows, strict=True))
 
 
 def _continuations(decisions: Sequence[Decision]) -> list[Column]:
     rows = [
-        (of, decision.first_event + len(decision.events) - 1, *then)
+        (
+            *(of, decision.first_event + len(decision.events) - 1, then.version, then.code, then.input, then.cause),
+            *(then.state, then.error, then.superseded is None),
+        )
         for of, decision in enumerate(decisions, start=1)
         if isinstance(then := decision.release, Continue)
     ]
     return list(zip(*rows, strict=True))
 
 
-def _release(how: Park | HandBack) -> tuple[int | None, int]:
+def _superseded(decisions: Sequence[Decision]) -> list[Column]:
+    rows = [
+        (of, *call)
+        for of, decision in enumerate(decisions, start=1)
+        if isinstance(then := decision.release, Continue)
+        for call in then.superseded or ()
+    ]
+    return list(zip(*rows, strict=True))
+
+
+def _release(how: Park | HandBack | Continue) -> tuple[int | None, int]:
     return (how.wakes, 0) if isinstance(how, Park) else (None, how.delay_ms)
 
 
@@ -158,10 +171,13 @@ _PARTS: dict[str, Callable[[Sequence[Decision]], list[Column]]] = {
     "taken": _taken,
     "releases": _releases,
     "continuations": _continuations,
+    "superseded": _superseded,
     "children": _children,
 }
 
-_COLUMNS: dict[str, tuple[tuple[str, str], ...]] = {
+SUPERSEDED_COLUMNS = (("y_of", "integer[]"), ("y_path", "text[]"), ("y_name", "text[]"), ("y_count", "integer[]"))
+
+PART_COLUMNS: dict[str, Columns] = {
     "fences": (
         ("d_run", "uuid[]"),
         ("d_token", "integer[]"),
@@ -235,12 +251,16 @@ _COLUMNS: dict[str, tuple[tuple[str, str], ...]] = {
         ("x_version", "integer[]"),
         ("x_code", "text[]"),
         ("x_input", "text[]"),
+        ("x_cause", "text[]"),
+        ("x_state", "text[]"),
+        ("x_error", "text[]"),
+        ("x_whole", "boolean[]"),
     ),
+    "superseded": SUPERSEDED_COLUMNS,
     "children": (("n_of", "integer[]"), *RUN_COLUMNS),
-    "again": (("a_first", "integer[]"),),
 }
 
 
 @cache
 def _columns_of(parts: tuple[str, ...]) -> Columns:
-    return tuple(chain.from_iterable(_COLUMNS[name] for name in parts))
+    return tuple(chain.from_iterable(PART_COLUMNS[name] for name in parts))

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from stepfast.kernel.decisions import Decision, History, NewRun, Started
+from stepfast.kernel.blobs import BlobFilter, BlobInfo, BlobKey
+from stepfast.kernel.commands import Changed, Request
+from stepfast.kernel.decisions import Decision, HeldRun, History, NewRun, Started
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.errors import KeyReused, RowsRefused
+from stepfast.kernel.errors import KeyReused, RowsRefused, StepfastError
 from stepfast.kernel.exchange import (
     Beat,
     Claim,
@@ -22,14 +24,27 @@ from stepfast.kernel.exchange import (
     UpkeepReport,
 )
 from stepfast.kernel.ids import RunId, WorkerId
-from stepfast.kernel.views import EventView, OutcomeView, RunFilter, RunView, StepView, WorkerView
+from stepfast.kernel.views import (
+    EventView,
+    Finding,
+    LetterFilter,
+    LetterView,
+    OutcomeView,
+    QueueView,
+    RunFilter,
+    RunView,
+    StepView,
+    WorkerView,
+)
 from stepfast.stores import rows
-from stepfast.stores.postgres import claiming, delivering, hints, reading, saving, schema, starting, workers
+from stepfast.stores.postgres import claiming, commands, delivering, hints, reading, saving, schema, starting, workers
+from stepfast.stores.postgres.blobs import PostgresBlobs
 from stepfast.stores.postgres.driver import Connection
 from stepfast.stores.postgres.hints import Ear
 from stepfast.stores.postgres.lines import Address, Deadlines, Line, LinePerLoop, Pool, part
 
 COLD_LINES = 4
+BLOB_LINES = 2
 
 
 class PostgresStore:
@@ -58,6 +73,8 @@ class PostgresStore:
         self._beats = LinePerLoop(self._address)
         self._cold = Pool(self._address, cold_lines)
         self._ear = Ear(self._direct)
+        self._contents = Pool(self._address, BLOB_LINES)
+        self._blobs = PostgresBlobs(self._contents)
 
     async def open(self) -> None:
         """Connect, and check the server and its schema."""
@@ -68,7 +85,7 @@ class PostgresStore:
     async def close(self) -> None:
         """Let go of every connection."""
         self._address.is_open = False
-        for part_of_us in (self._ear, self._cold, self._claims, self._commits, self._beats):
+        for part_of_us in (self._ear, self._contents, self._cold, self._claims, self._commits, self._beats):
             await part_of_us.close()
 
     async def migrate(self) -> list[str]:
@@ -90,6 +107,23 @@ class PostgresStore:
     async def claim(self, request: Claim) -> Claimed:
         """Lease ready runs to a worker."""
         return claiming.claimed(await self._claims.fetch(claiming.CLAIM, claiming.claim_arguments(request)))
+
+    async def claim_run(self, worker_id: WorkerId, run_id: RunId, codes: Sequence[str]) -> HeldRun | None:
+        """Lease one given run to a worker."""
+        return claiming.claimed_run(await self._cold.fetch(claiming.CLAIM_RUN, [worker_id, run_id, codes]))
+
+    async def change(self, requests: Sequence[Request]) -> list[Changed | StepfastError]:
+        """Carry out commands in one transaction, answering each in order."""
+        if not requests:
+            return []
+        try:
+            return await self._cold.transact(lambda connection: commands.carry_out(connection, requests))
+        except RowsRefused as refusal:
+            # The culprit is found by halving: what cannot be stored must not keep the others from being carried out.
+            if len(requests) == 1:
+                return [refusal]
+            half = len(requests) // 2
+            return [*await self.change(requests[:half]), *await self.change(requests[half:])]
 
     async def histories(self, run_ids: Sequence[RunId]) -> dict[RunId, History]:
         """What replay goes by."""
@@ -166,9 +200,45 @@ class PostgresStore:
         parameters = {"run_id": run_id, "after": after, "limit": limit}
         return await reading.read(self._cold, "list_events", parameters, rows.event_view)
 
+    async def dead_letters(self, where: LetterFilter) -> list[LetterView]:
+        """A page of dead letters, newest run first."""
+        return await reading.read(self._cold, "list_letters", rows.letter_parameters(where), rows.letter_view)
+
+    async def queues(self) -> list[QueueView]:
+        """Every queue that has open runs."""
+        return await reading.read(self._cold, "list_queues", {}, rows.queue_view)
+
+    async def findings(self, limit: int = 100) -> list[Finding]:
+        """Runs that break the invariant of unended runs."""
+        return await reading.find_all(self._cold, limit)
+
     async def workers(self) -> list[WorkerView]:
         """The workers that are alive, and those that died lately."""
         return await reading.read(self._cold, "list_workers", {}, rows.worker_view)
+
+    async def put_blob(self, key: BlobKey, content: bytes) -> None:
+        """Keep large content in the store itself."""
+        await self._blobs.put(key, content)
+
+    async def get_blob(self, key: BlobKey) -> bytes | None:
+        """The content, or None when there is none of that key."""
+        return await self._blobs.get(key)
+
+    async def has_blob(self, key: BlobKey) -> bool:
+        """Whether there is a blob of that key."""
+        return await self._blobs.has(key)
+
+    async def delete_blob(self, key: BlobKey, put_before: Instant | None = None) -> bool:
+        """Remove a blob, with `put_before` only if it was not put again since."""
+        return await self._blobs.delete(key, put_before)
+
+    async def list_blobs(self, where: BlobFilter) -> list[BlobInfo]:
+        """A page of blobs."""
+        return await self._blobs.list(where)
+
+    async def mentions(self, runs: Sequence[tuple[str, RunId]]) -> set[tuple[RunId, str]]:
+        """Every reference to a large value that the rows of these runs hold."""
+        return await self._blobs.mentions(runs)
 
     @asynccontextmanager
     async def _visit(self) -> AsyncIterator[Connection]:

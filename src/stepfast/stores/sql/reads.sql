@@ -60,8 +60,8 @@ select n, kind, name, value, actor, at, told
  order by n;
 
 -- name: get_wakes
--- How often something has come for a run, and whether a person holds it.
-select wakes, hold
+-- Whose run it is by its token, how often something has come for it, and whether a person holds it.
+select token, wakes, hold
   from stepfast.task
  where run_id = :run_id;
 
@@ -90,3 +90,86 @@ select worker_id, label, host, pid, queues, codes, lease_ms, started_at, seen_at
  where dead_at is null
     or dead_at > stepfast.now_ms() - 3600000
  order by started_at, worker_id;
+
+-- name: list_letters
+-- One page of dead letters, newest run first; every condition is optional.
+select run_id, generation, tenant, workflow, version, step, error_type, message, recorded_at, resolved_at, resolution,
+       actor
+  from stepfast.dead_letter
+ where run_id < :before
+   and (cast(:tenant as text) is null or tenant = :tenant)
+   and (cast(:workflow as text) is null or workflow = :workflow)
+   and (cast(:step as text) is null or step = :step)
+   and (cast(:error_type as text) is null or error_type = :error_type)
+   and (cast(:run_id as text) is null or run_id = :run_id)
+   and (cast(:recorded_after as bigint) is null or recorded_at > :recorded_after)
+   and (cast(:unresolved as text) is null or resolved_at is null)
+ order by run_id desc, generation desc
+ limit :limit;
+
+-- name: list_queues
+-- Every queue that has open runs, and what they do: each run is counted once.
+select queue,
+       count(*) filter (where state = 'ready' and not hold and crashes = 0),
+       count(*) filter (where state = 'leased'),
+       count(*) filter (where state = 'waiting' and not hold),
+       count(*) filter (where state <> 'leased' and hold),
+       count(*) filter (where state = 'ready' and not hold and crashes > 0),
+       min(since_at) filter (where state = 'ready' and not hold and crashes = 0)
+  from stepfast.task
+ group by queue
+ order by queue;
+
+-- The invariant of unended runs, a statement for each clause: what it answers with should not be.
+
+-- name: find_run_without_task
+-- A run that has not ended in its newest generation, and is in no line.
+select r.run_id, r.tenant, 'generation ' || cast(coalesce(g.newest, 1) as text) || ' has neither task nor outcome'
+  from stepfast.run r
+  left join (select run_id, max(generation) as newest from stepfast.generation group by run_id) g
+         on g.run_id = r.run_id
+ where not exists (select 1 from stepfast.task t where t.run_id = r.run_id)
+   and not exists (select 1
+                     from stepfast.outcome o
+                    where o.run_id = r.run_id
+                      and o.generation = coalesce(g.newest, 1))
+ order by r.run_id
+ limit :limit;
+
+-- name: find_task_of_ended_run
+-- A run that has ended in this generation, and is still in the line.
+select t.run_id, t.tenant, 'generation ' || cast(o.generation as text) || ' is ' || o.state || ' and still in the line'
+  from stepfast.task t
+  join stepfast.outcome o on o.run_id = t.run_id
+                         and o.generation = t.generation
+ order by t.run_id
+ limit :limit;
+
+-- name: find_holder_gone
+-- A run that is held by a worker that is dead or unknown; upkeep gives it back.
+select t.run_id, t.tenant, 'leased by worker ' || cast(t.worker_id as text)
+  from stepfast.task t
+ where t.state = 'leased'
+   and not exists (select 1 from stepfast.worker w where w.worker_id = t.worker_id and w.dead_at is null)
+ order by t.run_id
+ limit :limit;
+
+-- name: find_waiting_for_nothing
+-- A run that waits, and nothing can wake it.
+select t.run_id, t.tenant, 'waiting without a wait'
+  from stepfast.task t
+ where t.state = 'waiting'
+   and not exists (select 1 from stepfast.wait w where w.run_id = t.run_id)
+ order by t.run_id
+ limit :limit;
+
+-- name: find_wait_long_due
+-- A run whose wait is long over, and which nobody has taken up.
+select t.run_id, t.tenant, w.kind || ' ' || w.name || ', due at ' || cast(w.due_at as text)
+  from stepfast.task t
+  join stepfast.wait w on w.run_id = t.run_id
+ where t.state = 'waiting'
+   and not t.hold
+   and w.due_at < stepfast.now_ms() - :long_due_ms
+ order by t.run_id, w.wait_id
+ limit :limit;

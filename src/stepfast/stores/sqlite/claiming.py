@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
 
 import apsw
@@ -35,6 +35,18 @@ def claim(connection: apsw.Connection, request: Claim) -> Claimed:
     _tell(connection, runs, data, now)
     suspects_wait = any(_suspect_level(connection, request, queue) is not None for queue in request.queues)
     return Claimed(runs, _next_due(connection, request.queues), suspects_wait)
+
+
+def claim_run(
+    connection: apsw.Connection, worker_id: WorkerId, run_id: RunId, codes: Collection[str]
+) -> HeldRun | None:
+    """Lease one given run to a worker that is alive, if it is free and of code that the worker has."""
+    label, now = live_label(connection, worker_id), moment(connection)
+    if label is None or one(connection, SQL["code_of_free"], {"run_id": run_id, "now": now}) not in codes:
+        return None
+    runs = _lease(connection, [run_id], worker_id, now)
+    _tell(connection, runs, claimed_data(worker_id, label), now)
+    return runs[0]
 
 
 Choose = Callable[[apsw.Connection, Claim, QueueRoom], list[RunId]]
@@ -108,10 +120,10 @@ def _lease(connection: apsw.Connection, chosen: Sequence[RunId], worker_id: Work
 
 def _held_run(row: Row) -> HeldRun:
     run_id, tenant, workflow, version, kind, queue, generation, token, worker_id, run_input, wakes, hold, *rest = row
-    claims, crashes, last_seq, last_event, queued_at, deadline_at, parent_id, parent_wait, *origin = rest
+    claims, crashes, last_seq, last_event, queued_at, deadline_at, tries, parent_id, parent_wait, *origin = rest
     joins = None if parent_id is None else Joins(parent_id, parent_wait)
     place = (run_id, tenant, workflow, version, kind, queue, generation, token, worker_id, run_input, wakes, bool(hold))
-    return HeldRun(*place, claims, crashes, last_seq, last_event, queued_at, deadline_at, joins, *origin)
+    return HeldRun(*place, claims, crashes, last_seq, last_event, queued_at, deadline_at, tries, joins, *origin)
 
 
 def _tell(connection: apsw.Connection, runs: Sequence[HeldRun], data: str, now: Instant) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import apsw
@@ -10,7 +11,18 @@ import apsw
 from stepfast.kernel.decisions import History
 from stepfast.kernel.exchange import Look
 from stepfast.kernel.ids import RunId
-from stepfast.kernel.views import EventView, OutcomeView, RunFilter, RunView, StepView, WorkerView
+from stepfast.kernel.views import (
+    EventView,
+    Finding,
+    LetterFilter,
+    LetterView,
+    OutcomeView,
+    QueueView,
+    RunFilter,
+    RunView,
+    StepView,
+    WorkerView,
+)
 from stepfast.stores import rows
 from stepfast.stores.sqlite.asking import fetch
 from stepfast.stores.statements import narrowed, shared_statements, unprefixed
@@ -41,6 +53,23 @@ def list_workers(connection: apsw.Connection) -> list[WorkerView]:
     return _all(connection, "list_workers", {}, rows.worker_view)
 
 
+def list_letters(connection: apsw.Connection, where: LetterFilter) -> list[LetterView]:
+    return _all(connection, "list_letters", rows.letter_parameters(where), rows.letter_view)
+
+
+def list_queues(connection: apsw.Connection) -> list[QueueView]:
+    return _all(connection, "list_queues", {}, rows.queue_view)
+
+
+def find_all(connection: apsw.Connection, limit: int) -> list[Finding]:
+    parameters = rows.finding_parameters(limit)
+    with connection:
+        found = [
+            _all(connection, f"find_{clause}", parameters, partial(rows.finding, clause)) for clause in rows.CLAUSES
+        ]
+    return [finding for findings in found for finding in findings]
+
+
 def get_histories(connection: apsw.Connection, run_ids: Sequence[RunId]) -> dict[RunId, History]:
     return {run_id: _history(connection, {"run_id": run_id}) for run_id in run_ids}
 
@@ -61,7 +90,10 @@ def look(connection: apsw.Connection, run_id: RunId) -> Look | None:
             _all(connection, "list_waits", run, rows.open_wait),
             _all(connection, "list_inbox", run, rows.message),
         )
-    return Look(found[0][0], bool(found[0][1]), waits, inbox) if found else None
+    if not found:
+        return None
+    token, wakes, hold = found[0]
+    return Look(token, wakes, bool(hold), waits, inbox)
 
 
 def get_outcomes(connection: apsw.Connection, run_ids: Sequence[RunId]) -> dict[RunId, OutcomeView]:

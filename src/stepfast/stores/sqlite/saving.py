@@ -12,6 +12,7 @@ from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import KeyReused, RowsRefused
 from stepfast.kernel.exchange import Saving
 from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.states import TaskState
 from stepfast.stores.sqlite.asking import Row, fetch_each, moment, one, statements
 from stepfast.stores.sqlite.groups import Groups
 from stepfast.stores.sqlite.pending import Pending, write_events
@@ -133,16 +134,28 @@ class Batch:
         rows["insert_backoff"].append((run_id, decision.tenant, decision.generation, self._now, due_at))
 
     def _add_continuation(self, decision: Decision, then: Continue) -> None:
-        """This generation is over, and the next begins with new input and no records."""
-        run_id, rows, following = decision.fence.run_id, self._pending.rows, decision.generation + 1
+        """This generation is over, and the next begins without the records that are superseded."""
+        run_id, tenant, rows = decision.fence.run_id, decision.tenant, self._pending.rows
+        following = decision.generation + 1
         last_event = decision.first_event + len(decision.events) - 1
-        identity = (run_id, decision.generation, decision.tenant)
-        rows["insert_outcome"].append((*identity, "completed", None, None, last_event, decision.fence.token, self._now))
-        rows["supersede_all"].append((following, run_id))
+        end = (then.state.value, None, then.error, last_event, decision.fence.token, self._now)
+        rows["insert_outcome"].append((run_id, decision.generation, tenant, *end))
+        if then.superseded is None:
+            rows["supersede_all"].append((following, run_id))
+        else:
+            rows["supersede"].extend((following, run_id, *call) for call in then.superseded)
         rows["delete_waits"].append((run_id,))
-        opened = (run_id, following, decision.tenant, then.version, then.code, then.input)
-        rows["open_generation"].append((*opened, "continue_as", self._now))
-        rows["begin_generation"].append((following, then.code, self._now, run_id))
+        opened = (run_id, following, tenant, then.version, then.code, then.input, then.cause)
+        rows["open_generation"].append((*opened, None, None, self._now))
+        self._begin_generation(run_id, tenant, following, then)
+
+    def _begin_generation(self, run_id: RunId, tenant: str, generation: int, then: Continue) -> None:
+        rows = self._pending.rows
+        state, due_at = TaskState.READY, None
+        if then.delay_ms > 0:
+            state, due_at = TaskState.WAITING, self._now + then.delay_ms
+            rows["insert_backoff"].append((run_id, tenant, generation, self._now, due_at))
+        rows["begin_generation"].append((state.value, generation, then.code, then.is_retry, due_at, self._now, run_id))
 
     def _add_outcome(self, decision: Decision) -> None:
         outcome, letter = decision.outcome, decision.dead_letter

@@ -6,8 +6,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from stepfast.kernel.decisions import Decision, History, NewRun, Started
+from stepfast.kernel.blobs import BlobFilter, BlobInfo, BlobKey
+from stepfast.kernel.commands import Changed, Request
+from stepfast.kernel.decisions import Decision, HeldRun, History, NewRun, Started
 from stepfast.kernel.durations import Instant
+from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.exchange import (
     Beat,
     Claim,
@@ -21,8 +24,20 @@ from stepfast.kernel.exchange import (
     UpkeepReport,
 )
 from stepfast.kernel.ids import RunId, WorkerId
-from stepfast.kernel.views import EventView, OutcomeView, RunFilter, RunView, StepView, WorkerView
-from stepfast.stores.sqlite import claiming, delivering, migrate, reading, saving, starting, upkeep, workers
+from stepfast.kernel.views import (
+    EventView,
+    Finding,
+    LetterFilter,
+    LetterView,
+    OutcomeView,
+    QueueView,
+    RunFilter,
+    RunView,
+    StepView,
+    WorkerView,
+)
+from stepfast.stores.sqlite import changing, claiming, delivering, migrate, reading, saving, starting, upkeep, workers
+from stepfast.stores.sqlite.blobs import SqliteBlobs, list_mentions
 from stepfast.stores.sqlite.connection import Reader, Writer
 from stepfast.stores.sqlite.file_system import prepare_folder
 from stepfast.stores.sqlite.hints import Hints
@@ -43,6 +58,7 @@ class SqliteStore:
         self._replays = Reader(path, clock, patience_ms, "replays")
         self._views = Reader(path, clock, patience_ms, "views")
         self._hints = Hints(path)
+        self._blobs = SqliteBlobs(self._writer, self._replays)
 
     async def open(self) -> None:
         """Make the file where there is none, bring its schema up to date and connect."""
@@ -81,6 +97,15 @@ class SqliteStore:
     async def claim(self, request: Claim) -> Claimed:
         """Lease ready runs to a worker."""
         return await self._writer.run(partial(claiming.claim, request=request))
+
+    async def claim_run(self, worker_id: WorkerId, run_id: RunId, codes: Sequence[str]) -> HeldRun | None:
+        """Lease one given run to a worker."""
+        work = partial(claiming.claim_run, worker_id=worker_id, run_id=run_id, codes=codes)
+        return await self._writer.run(work)
+
+    async def change(self, requests: Sequence[Request]) -> list[Changed | StepfastError]:
+        """Carry out commands, answering each in order."""
+        return await self._writer.run(partial(changing.change, requests=requests))
 
     async def save(self, decisions: Sequence[Decision], again: bool = False) -> list[Saving]:
         """Save decisions in one commit, answering each in order."""
@@ -146,6 +171,42 @@ class SqliteStore:
         """A run's history after an event."""
         return await self._views.run(partial(reading.list_events, run_id=run_id, after=after, limit=limit))
 
+    async def dead_letters(self, where: LetterFilter) -> list[LetterView]:
+        """A page of dead letters, newest run first."""
+        return await self._views.run(partial(reading.list_letters, where=where))
+
+    async def queues(self) -> list[QueueView]:
+        """Every queue that has open runs."""
+        return await self._views.run(reading.list_queues)
+
+    async def findings(self, limit: int = 100) -> list[Finding]:
+        """Runs that break the invariant of unended runs."""
+        return await self._views.run(partial(reading.find_all, limit=limit))
+
     async def workers(self) -> list[WorkerView]:
         """The workers that are alive, and those that died lately."""
         return await self._views.run(reading.list_workers)
+
+    async def put_blob(self, key: BlobKey, content: bytes) -> None:
+        """Keep large content in the store itself."""
+        await self._blobs.put(key, content)
+
+    async def get_blob(self, key: BlobKey) -> bytes | None:
+        """The content, or None when there is none of that key."""
+        return await self._blobs.get(key)
+
+    async def has_blob(self, key: BlobKey) -> bool:
+        """Whether there is a blob of that key."""
+        return await self._blobs.has(key)
+
+    async def delete_blob(self, key: BlobKey, put_before: Instant | None = None) -> bool:
+        """Remove a blob, with `put_before` only if it was not put again since."""
+        return await self._blobs.delete(key, put_before)
+
+    async def list_blobs(self, where: BlobFilter) -> list[BlobInfo]:
+        """A page of blobs."""
+        return await self._blobs.list(where)
+
+    async def mentions(self, runs: Sequence[tuple[str, RunId]]) -> set[tuple[RunId, str]]:
+        """Every reference to a large value that the rows of these runs hold."""
+        return await self._views.run(partial(list_mentions, runs=runs))

@@ -39,9 +39,9 @@ class Orphan(NamedTuple):
 
 
 def upkeep(connection: apsw.Connection, request: Upkeep) -> UpkeepReport:
-    """One pass: bury who has not been heard of, then see to what the dead have left."""
+    """One pass: bury who has not been heard of, see to what the dead have left, and tell what is left to do."""
     now = moment(connection)
-    report = UpkeepReport(_bury(connection, now) if request.may_bury else [], [], [])
+    report = UpkeepReport(_bury(connection, now) if request.may_bury else [], [], [], [], [])
     for orphan in list(_orphans(connection, request.limit)):
         if orphan.strikes + orphan.strike >= request.max_crashes:
             _fail(connection, orphan, request.verdict, now)
@@ -49,11 +49,23 @@ def upkeep(connection: apsw.Connection, request: Upkeep) -> UpkeepReport:
         else:
             _give_back(connection, orphan, now)
             report.returned.append(orphan.run_id)
+    report.overdue.extend(_overdue(connection, request.limit, now))
+    report.unjoined.extend(_unjoined(connection, request.limit))
     return report
 
 
 def _bury(connection: apsw.Connection, now: Instant) -> list[WorkerId]:
     return [WorkerId(worker_id) for (worker_id,) in fetch(connection, SQL["bury"], {"now": now})]
+
+
+def _overdue(connection: apsw.Connection, limit: int, now: Instant) -> list[RunId]:
+    return [RunId(run_id) for (run_id,) in fetch(connection, SQL["overdue"], {"limit": limit, "now": now})]
+
+
+def _unjoined(connection: apsw.Connection, limit: int) -> list[RunId]:
+    """Children to be cancelled; a group that has none left is not looked at again."""
+    connection.execute(SQL["forget_unjoined"], {"limit": limit})
+    return [RunId(run_id) for (run_id,) in fetch(connection, SQL["unjoined_children"], {"limit": limit})]
 
 
 def _orphans(connection: apsw.Connection, limit: int) -> Iterator[Orphan]:

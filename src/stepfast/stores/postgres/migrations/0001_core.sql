@@ -119,7 +119,9 @@ create index task_suspect on stepfast.task (queue, crashes, place, run_id)
  where state = 'ready' and not hold and crashes > 0;
 create index task_due on stepfast.task (queue, due_at, run_id) where state = 'waiting' and due_at is not null and not hold;
 create index task_held on stepfast.task (worker_id, run_id) where state = 'leased';
-create index task_deadline on stepfast.task (deadline_at) where deadline_at is not null;
+-- The holder of a leased run sees to its deadline.
+create index task_deadline on stepfast.task (deadline_at, run_id)
+ where deadline_at is not null and state <> 'leased';
 
 create table stepfast.wait (
     run_id uuid not null,
@@ -261,10 +263,9 @@ create table stepfast.blob (
     run_id uuid not null,
     name text collate "C" not null,
     tenant text collate "C" not null,
-    digest text collate "C" not null,
     content bytea not null,
     at bigint not null,
-    primary key (run_id, name)
+    primary key (run_id, tenant, name)
 );
 
 -- The state that people see, derived here and nowhere else.

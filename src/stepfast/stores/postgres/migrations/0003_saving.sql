@@ -41,9 +41,88 @@ begin
 end
 $$;
 
+-- Deletes all that runs wait for. Groups of children that have not all ended are noted: nobody will join them.
+create function stepfast.drop_waits(k_runs uuid[]) returns void
+language plpgsql volatile
+as $$
+begin
+    with dropped as (
+        delete from stepfast.wait w
+         where w.run_id = any (k_runs)
+        returning w.run_id, w.wait_id, w.tenant, w.kind, w.got + w.failed < w.total as is_left
+    )
+    insert into stepfast.unjoined (run_id, wait_id, tenant)
+    select d.run_id, d.wait_id, d.tenant
+      from dropped d
+     where d.kind = 'children' and d.is_left
+        on conflict do nothing;
+end
+$$;
+
+-- Gives a run that its holder lets go of back to the line, after a delay if there is one.
+create function stepfast.hand_back(k_run uuid, k_delay bigint, moment bigint) returns void
+language plpgsql volatile
+as $$
+begin
+    update stepfast.task t
+       set state = case when k_delay > 0 then 'waiting' else 'ready' end,
+           worker_id = null,
+           token = t.token + 1,
+           due_at = case when k_delay > 0 then moment + k_delay end,
+           since_at = moment
+     where t.run_id = k_run;
+    if k_delay > 0 then
+        insert into stepfast.wait (run_id, wait_id, tenant, generation, kind, name, path, count, opened_at, due_at)
+        select t.run_id, 0, t.tenant, t.generation, 'backoff', 'backoff', '', 0, moment, moment + k_delay
+          from stepfast.task t
+         where t.run_id = k_run;
+    end if;
+end
+$$;
+
+-- Opens a later life of a run, in which the records of its calls count no more: of all of them when `k_whole`, else of
+-- those calls `y_*` that belong to `k_of`.
+create function stepfast.open_generation(
+    k_run uuid, k_generation integer, k_tenant text, k_version integer, k_code text, k_input text, k_cause text,
+    k_actor text, k_reason text, k_whole boolean, k_of integer, y_of integer[], y_path text[], y_name text[],
+    y_count integer[], moment bigint
+) returns void
+language plpgsql volatile
+as $$
+begin
+    insert into stepfast.generation (
+        run_id, generation, tenant, version, code, input, cause, actor, reason, opened_at
+    )
+    values (
+        k_run, k_generation, k_tenant, k_version, k_code, k_input, k_cause, k_actor, k_reason, moment
+    );
+    update stepfast.step s
+       set superseded_by = k_generation
+     where s.run_id = k_run
+       and s.superseded_by is null
+       and (k_whole or (s.path, s.name, s.count) in (
+               select y.path, y.name, y.count
+                 from unnest(y_of, y_path, y_name, y_count) y(owner, path, name, count)
+                where y.owner = k_of
+           ));
+end
+$$;
+
+-- Takes runs that have ended out of every line.
+create function stepfast.leave_lines(k_runs uuid[]) returns void
+language plpgsql volatile
+as $$
+begin
+    delete from stepfast.task t where t.run_id = any (k_runs);
+    perform stepfast.drop_waits(k_runs);
+    delete from stepfast.inbox m where m.run_id = any (k_runs);
+end
+$$;
+
 -- Saves decisions `d_*` with their records `r_*`, events `e_*`, outcomes `o_*`, dead letters `l_*`, opened waits `w_*`,
--- closed waits `c_*`, taken inbox rows `i_*`, releases `p_*` and children `n_*`, of which only those that the batch has
--- need be given. Answers each decision: 0 the fence does not hold, 1 saved, 2 woken, 3 was saved by an earlier call.
+-- closed waits `c_*`, taken inbox rows `i_*`, releases `p_*`, next generations `x_*` with the calls `y_*` that they
+-- supersede and children `n_*`, of which only those that the batch has need be given. `d_again` says that an earlier
+-- call broke off without an answer. Answers each: 0 the fence does not hold, 1 saved, 2 woken, 3 was saved before.
 create function stepfast.save(
     d_run uuid[],
     d_token integer[],
@@ -109,7 +188,14 @@ create function stepfast.save(
     x_version integer[] default '{}',
     x_code text[] default '{}',
     x_input text[] default '{}',
-    a_first integer[] default '{}',
+    x_cause text[] default '{}',
+    x_state text[] default '{}',
+    x_error text[] default '{}',
+    x_whole boolean[] default '{}',
+    y_of integer[] default '{}',
+    y_path text[] default '{}',
+    y_name text[] default '{}',
+    y_count integer[] default '{}',
     n_of integer[] default '{}',
     n_id uuid[] default '{}',
     n_tenant text[] default '{}',
@@ -136,6 +222,7 @@ create function stepfast.save(
     n_metadata text[] default '{}',
     t_of integer[] default '{}',
     t_tag text[] default '{}',
+    d_again boolean default false,
     out answers integer[]
 )
 language plpgsql volatile
@@ -148,6 +235,8 @@ declare
     moment bigint := stepfast.now_ms();
     wakes_now integer[];
     chosen uuid[];
+    is_left boolean;
+    first integer;
 begin
     -- The fence: every task this batch speaks for, its own runs and the parents it may wake, is locked in one order.
     with locked as materialized (
@@ -165,13 +254,18 @@ begin
       from generate_series(1, cardinality(d_run)) i
       left join locked l on l.run_id = d_run[i];
 
-    for i in 1 .. cardinality(a_first) loop
-        if exists (
-            select from stepfast.event e where e.run_id = d_run[i] and e.seq = a_first[i] and e.token = d_token[i]
-        ) then
-            answers[i] := 3;
-        end if;
-    end loop;
+    if d_again then
+        for i in 1 .. cardinality(d_run) loop
+            first := array_position(e_of, i);
+            if exists (
+                select
+                  from stepfast.event e
+                 where e.run_id = d_run[i] and e.seq = e_seq[first] and e.token = d_token[i] and e.type = e_type[first]
+            ) then
+                answers[i] := 3;
+            end if;
+        end loop;
+    end if;
 
     for i in 1 .. cardinality(p_of) loop
         if answers[p_of[i]] = 1 and p_wakes[i] <> wakes_now[p_of[i]] then
@@ -198,8 +292,15 @@ begin
      where answers[e_of[i]] = 1;
 
     for i in 1 .. cardinality(c_of) loop
-        if answers[c_of[i]] = 1 then
-            delete from stepfast.wait w where w.run_id = d_run[c_of[i]] and w.wait_id = c_id[i];
+        continue when answers[c_of[i]] <> 1;
+        delete from stepfast.wait w
+         where w.run_id = d_run[c_of[i]] and w.wait_id = c_id[i]
+        returning w.kind = 'children' and w.got + w.failed < w.total
+             into is_left;
+        if is_left then
+            insert into stepfast.unjoined (run_id, wait_id, tenant)
+            values (d_run[c_of[i]], c_id[i], d_tenant[c_of[i]])
+                on conflict do nothing;
         end if;
     end loop;
 
@@ -227,6 +328,24 @@ begin
             n_thread, n_subject, n_metadata, t_of, t_tag);
     end if;
 
+    -- The next generation is opened before its task is released below.
+    for i in 1 .. cardinality(x_of) loop
+        continue when answers[x_of[i]] <> 1;
+        insert into stepfast.outcome (run_id, generation, tenant, state, error, seq, token, ended_at)
+        values (
+            d_run[x_of[i]], d_generation[x_of[i]], d_tenant[x_of[i]], x_state[i], x_error[i], x_seq[i],
+            d_token[x_of[i]], moment
+        );
+        perform stepfast.drop_waits(array[d_run[x_of[i]]]);
+        perform stepfast.open_generation(
+            d_run[x_of[i]], d_generation[x_of[i]] + 1, d_tenant[x_of[i]], x_version[i], x_code[i], x_input[i],
+            x_cause[i], null, null, x_whole[i], x_of[i], y_of, y_path, y_name, y_count, moment);
+        update stepfast.task t
+           set generation = t.generation + 1, code = x_code[i], claims = 0, crashes = 0, strikes = 0,
+               tries = case when x_cause[i] = 'retry' then t.tries + 1 else 0 end
+         where t.run_id = d_run[x_of[i]];
+    end loop;
+
     if cardinality(p_of) > 0 then
         chosen := array(
             select d_run[p_of[i]]
@@ -244,43 +363,9 @@ begin
          where t.run_id = any (chosen);
         for i in 1 .. cardinality(p_of) loop
             continue when answers[p_of[i]] <> 1 or p_wakes[i] is not null;
-            update stepfast.task t
-               set state = case when p_delay[i] > 0 then 'waiting' else 'ready' end,
-                   worker_id = null,
-                   token = t.token + 1,
-                   due_at = case when p_delay[i] > 0 then moment + p_delay[i] end,
-                   since_at = moment
-             where t.run_id = d_run[p_of[i]];
-            if p_delay[i] > 0 then
-                insert into stepfast.wait (
-                    run_id, wait_id, tenant, generation, kind, name, path, count, opened_at, due_at
-                )
-                values (
-                    d_run[p_of[i]], 0, d_tenant[p_of[i]], d_generation[p_of[i]], 'backoff', 'backoff', '', 0, moment,
-                    moment + p_delay[i]
-                );
-            end if;
+            perform stepfast.hand_back(d_run[p_of[i]], p_delay[i], moment);
         end loop;
     end if;
-
-    for i in 1 .. cardinality(x_of) loop
-        continue when answers[x_of[i]] <> 1;
-        insert into stepfast.outcome (run_id, generation, tenant, state, seq, token, ended_at)
-        values (d_run[x_of[i]], d_generation[x_of[i]], d_tenant[x_of[i]], 'completed', x_seq[i], d_token[x_of[i]], moment);
-        update stepfast.step s
-           set superseded_by = d_generation[x_of[i]] + 1
-         where s.run_id = d_run[x_of[i]] and s.superseded_by is null;
-        delete from stepfast.wait w where w.run_id = d_run[x_of[i]];
-        insert into stepfast.generation (run_id, generation, tenant, version, code, input, cause, opened_at)
-        values (
-            d_run[x_of[i]], d_generation[x_of[i]] + 1, d_tenant[x_of[i]], x_version[i], x_code[i], x_input[i],
-            'continue_as', moment
-        );
-        update stepfast.task t
-           set state = 'ready', worker_id = null, token = t.token + 1, generation = t.generation + 1, code = x_code[i],
-               claims = 0, crashes = 0, strikes = 0, due_at = null, since_at = moment
-         where t.run_id = d_run[x_of[i]];
-    end loop;
 
     if cardinality(o_of) > 0 then
         insert into stepfast.outcome (run_id, generation, tenant, state, value, error, seq, token, ended_at)
@@ -291,9 +376,7 @@ begin
         chosen := array(
             select d_run[o_of[i]] from generate_series(1, cardinality(o_of)) i where answers[o_of[i]] = 1
         );
-        delete from stepfast.task t where t.run_id = any (chosen);
-        delete from stepfast.wait w where w.run_id = any (chosen);
-        delete from stepfast.inbox m where m.run_id = any (chosen);
+        perform stepfast.leave_lines(chosen);
         if exists (select from unnest(o_parent) u where u is not null) then
             perform stepfast.join_ends(array_agg(o_parent[i]), array_agg(o_wait[i]), array_agg(o_state[i]), moment)
                from generate_series(1, cardinality(o_of)) i

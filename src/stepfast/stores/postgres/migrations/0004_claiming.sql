@@ -307,8 +307,10 @@ begin
         returning t.run_id
     )
     select coalesce(array_agg(k.run_id), '{}') into leased from taken k;
-    -- Whether the code of this worker fits is found out anew.
-    delete from stepfast.wait w where w.run_id = any (leased) and w.kind in ('delay', 'backoff', 'code');
+    -- Whether the code of this worker fits is found out anew. The backoff of a step, whose id is the number of its
+    -- record, is closed by the step's next record.
+    delete from stepfast.wait w
+     where w.run_id = any (leased) and w.wait_id <= 0 and w.kind in ('delay', 'backoff', 'code');
     insert into stepfast.event (run_id, seq, tenant, generation, type, at, token, data)
     select t.run_id,
            1 + coalesce((select max(e.seq) from stepfast.event e where e.run_id = t.run_id), 0),
@@ -384,6 +386,39 @@ begin
 end
 $$;
 
+-- Leases one given task to a worker that is alive, if it is ready or due, not held, and of one of the codes.
+create function stepfast.claim_run(c_worker uuid, c_run uuid, c_codes text[]) returns uuid[]
+language plpgsql volatile
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set plan_cache_mode = force_generic_plan
+set lock_timeout = '5s'
+as $$
+declare
+    moment bigint := stepfast.now_ms();
+    claimed_data text;
+begin
+    select stepfast.claimed_data(c_worker, w.label)
+      into claimed_data
+      from stepfast.worker w
+     where w.worker_id = c_worker and w.dead_at is null;
+    if not found then
+        return '{}';
+    end if;
+    perform from stepfast.task t where t.run_id = c_run and t.code = any (c_codes) for no key update;
+    if not found then
+        return '{}';
+    end if;
+    update stepfast.task t
+       set state = 'ready', due_at = null, since_at = moment
+     where t.run_id = c_run and t.state || '' = 'waiting' and not t.hold and t.due_at <= moment;
+    return stepfast.lease(c_worker, claimed_data, array[c_run], moment);
+end
+$$;
+
 -- What their holder must know of runs, in the order asked for. The plan may have been made when the tables were empty
 -- and every way through them looked the same, so the statement leaves it one way only: `run` by its key, as no other
 -- index has the order that it asks for without a sort, and `offset 0` so that the others are looked up for each row.
@@ -391,8 +426,8 @@ create function stepfast.held_runs(h_runs uuid[])
 returns table (
     run_id text, tenant text, workflow text, version integer, kind text, queue text, generation integer, token integer,
     worker_id text, input text, wakes integer, hold boolean, claims integer, crashes integer, last_seq integer,
-    last_event integer, queued_at bigint, deadline_at bigint, parent_id text, parent_wait integer, actor text,
-    correlation_id text, causation_id text, thread_id text, subject text, metadata text
+    last_event integer, queued_at bigint, deadline_at bigint, tries integer, parent_id text, parent_wait integer,
+    actor text, correlation_id text, causation_id text, thread_id text, subject text, metadata text
 )
 language plpgsql volatile
 set enable_seqscan = off
@@ -412,8 +447,8 @@ begin
            t.token, t.worker_id::text, coalesce(g.input, r.input), t.wakes, t.hold, t.claims, t.crashes,
            coalesce((select max(s.seq) from stepfast.step s where s.run_id = t.run_id), 0),
            coalesce((select max(e.seq) from stepfast.event e where e.run_id = t.run_id), 0),
-           r.queued_at, t.deadline_at, r.parent_id::text, r.parent_wait, r.actor, r.correlation_id, r.causation_id,
-           r.thread_id, r.subject, r.metadata
+           r.queued_at, t.deadline_at, t.tries, r.parent_id::text, r.parent_wait, r.actor, r.correlation_id,
+           r.causation_id, r.thread_id, r.subject, r.metadata
       from r
      cross join lateral (select x.* from stepfast.task x where x.run_id = r.run_id offset 0) t
       left join lateral (

@@ -188,39 +188,65 @@ begin
             format('{"error_type": %s, "message": %s}', to_json(k_error_type), to_json(k_message)));
     insert into stepfast.outcome (run_id, generation, tenant, state, error, seq, token, ended_at)
     values (k_run, lost.generation, lost.tenant, 'failed', k_error, failed_seq, k_token, moment);
-    delete from stepfast.task t where t.run_id = k_run;
-    delete from stepfast.wait w where w.run_id = k_run;
-    delete from stepfast.inbox m where m.run_id = k_run;
+    perform stepfast.leave_lines(array[k_run]);
     if lost.parent_id is not null then
         perform stepfast.join_ends(array[lost.parent_id], array[lost.parent_wait], array['failed'], moment);
     end if;
 end
 $$;
 
--- Buries workers whose lease ran out, and gives runs of dead workers back to the line, about `at_most` of them.
-create function stepfast.upkeep(
-    may_bury boolean,
+-- Open children of groups that nobody will join, except those that were told to go on; a group without any is
+-- forgotten. What another pass is looking at is left to it.
+create function stepfast.unjoined_children(at_most integer) returns text[]
+language plpgsql volatile
+as $$
+declare
+    group_of record;
+    still_open uuid[];
+    children uuid[] := '{}';
+begin
+    for group_of in
+        select u.run_id, u.wait_id
+          from stepfast.unjoined u
+         order by u.run_id, u.wait_id
+         limit at_most
+           for update skip locked
+    loop
+        still_open := array(
+            select r.run_id
+              from stepfast.run r
+             where r.parent_id = group_of.run_id
+               and r.parent_wait = group_of.wait_id
+               and not r.leave
+               and exists (select from stepfast.task t where t.run_id = r.run_id offset 0)
+             order by r.run_id
+             limit at_most - cardinality(children)
+        );
+        if cardinality(still_open) = 0 then
+            delete from stepfast.unjoined u where u.run_id = group_of.run_id and u.wait_id = group_of.wait_id;
+        end if;
+        children := children || still_open;
+        exit when cardinality(children) >= at_most;
+    end loop;
+    return children::text[];
+end
+$$;
+
+-- Gives runs of dead workers back to the line, about `at_most` of them, or ends them when their crash budget is spent.
+create function stepfast.recover_runs(
     max_crashes integer,
     at_most integer,
     verdict_error text,
     verdict_type text,
     verdict_message text,
-    out buried text[],
+    moment bigint,
     out returned text[],
     out failed text[]
 )
 language plpgsql volatile
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set enable_material = off
-set plan_cache_mode = force_custom_plan
-set lock_timeout = '5s'
 as $$
 declare
-    moment bigint := stepfast.now_ms();
-    holders uuid[];
+    holders uuid[] := stepfast.dead_holders();
     holder uuid;
     held uuid[];
     lost uuid[] := '{}';
@@ -230,28 +256,8 @@ declare
     room integer := at_most;
     one record;
 begin
-    buried := '{}';
     returned := '{}';
     failed := '{}';
-    if may_bury then
-        -- Whoever beats at this moment has its row locked, and lives.
-        with late as materialized (
-            select w.worker_id
-              from stepfast.worker w
-             where w.dead_at is null and w.seen_at + w.lease_ms < moment
-             order by w.worker_id
-               for no key update skip locked
-        ), gone as (
-            update stepfast.worker w
-               set dead_at = moment
-              from late
-             where w.worker_id = late.worker_id
-            returning w.worker_id
-        )
-        select coalesce(array_agg(g.worker_id::text order by g.worker_id), '{}') into buried from gone g;
-    end if;
-
-    holders := stepfast.dead_holders();
     foreach holder in array holders loop
         exit when room <= 0;
         -- One more than there is room for is taken along: a run that is left over must not look as if it had been alone.
@@ -321,5 +327,67 @@ begin
             returned := returned || one.run_id::text;
         end if;
     end loop;
+end
+$$;
+
+-- Buries workers whose lease ran out, and recovers about `at_most` runs of the dead. Names up to so many runs whose
+-- deadline has passed while nobody holds them, and as many children that nobody will join.
+create function stepfast.upkeep(
+    may_bury boolean,
+    max_crashes integer,
+    at_most integer,
+    verdict_error text,
+    verdict_type text,
+    verdict_message text,
+    out buried text[],
+    out returned text[],
+    out failed text[],
+    out overdue text[],
+    out unjoined text[]
+)
+language plpgsql volatile
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set plan_cache_mode = force_custom_plan
+set lock_timeout = '5s'
+as $$
+declare
+    moment bigint := stepfast.now_ms();
+begin
+    buried := '{}';
+    if may_bury then
+        -- Whoever beats at this moment has its row locked, and lives.
+        with late as materialized (
+            select w.worker_id
+              from stepfast.worker w
+             where w.dead_at is null and w.seen_at + w.lease_ms < moment
+             order by w.worker_id
+               for no key update skip locked
+        ), gone as (
+            update stepfast.worker w
+               set dead_at = moment
+              from late
+             where w.worker_id = late.worker_id
+            returning w.worker_id
+        )
+        select coalesce(array_agg(g.worker_id::text order by g.worker_id), '{}') into buried from gone g;
+    end if;
+
+    select r.returned, r.failed
+      into returned, failed
+      from stepfast.recover_runs(
+               max_crashes, at_most, verdict_error, verdict_type, verdict_message, moment) r;
+
+    overdue := array(
+        select t.run_id::text
+          from stepfast.task t
+         where t.deadline_at <= moment and t.deadline_at is not null and t.state <> 'leased'
+         order by t.deadline_at, t.run_id
+         limit at_most
+    );
+    unjoined := stepfast.unjoined_children(at_most);
 end
 $$;

@@ -110,7 +110,7 @@ create index task_ready on task (queue, code, tenant, place, run_id) where state
 create index task_suspect on task (queue, crashes, place, run_id) where state = 'ready' and hold = 0 and crashes > 0;
 create index task_due on task (queue, due_at, run_id) where state = 'waiting' and due_at is not null and hold = 0;
 create index task_held on task (worker_id, run_id) where state = 'leased';
-create index task_deadline on task (deadline_at) where deadline_at is not null;
+create index task_deadline on task (deadline_at, run_id) where deadline_at is not null and state <> 'leased';
 
 create table wait (
     run_id text not null,
@@ -140,6 +140,15 @@ create table unjoined (
     tenant text not null,
     primary key (run_id, wait_id)
 ) without rowid, strict;
+
+-- However a wait ends, children that have not are not forgotten.
+create trigger unjoin after delete on wait
+when old.kind = 'children' and old.got + old.failed < old.total
+begin
+    insert into unjoined (run_id, wait_id, tenant)
+    values (old.run_id, old.wait_id, old.tenant)
+        on conflict do nothing;
+end;
 
 create table inbox (
     run_id text not null,
@@ -249,10 +258,9 @@ create table blob (
     run_id text not null,
     name text not null,
     tenant text not null,
-    digest text not null,
     content blob not null,
     at integer not null,
-    primary key (run_id, name)
+    primary key (run_id, tenant, name)
 ) without rowid, strict;
 
 -- The state that people see, derived here and nowhere else.

@@ -85,6 +85,14 @@ select run_id
  order by place, run_id
  limit :room;
 
+-- name: code_of_free
+-- The code of a run that somebody may take right now: it is ready or due, and nobody holds it.
+select code
+  from task
+ where run_id = :run_id
+   and hold = 0
+   and (state = 'ready' or (state = 'waiting' and due_at <= :now));
+
 -- name: lease
 -- A worker takes a ready run; the token rises even when the same worker had it before.
 update task
@@ -92,9 +100,11 @@ update task
  where run_id = ?;
 
 -- name: end_delays
--- A claimed run no longer waits for its own next try, nor for code: whether this worker's fits is found out anew.
+-- A claimed run no longer waits for its own next try, nor for code: whether this worker's fits is found out anew. The
+-- backoff of a step, whose id is the number of its record, is closed by the step's next record.
 delete from wait
  where run_id = ?
+   and wait_id <= 0
    and kind in ('delay', 'backoff', 'code');
 
 -- name: held_run
@@ -103,8 +113,8 @@ select t.run_id, t.tenant, r.workflow, coalesce(g.version, r.version), r.kind, t
        t.worker_id, coalesce(g.input, r.input), t.wakes, t.hold, t.claims, t.crashes,
        (select coalesce(max(s.seq), 0) from step s where s.run_id = t.run_id),
        (select coalesce(max(e.seq), 0) from event e where e.run_id = t.run_id),
-       r.queued_at, t.deadline_at, r.parent_id, r.parent_wait, r.actor, r.correlation_id, r.causation_id, r.thread_id,
-       r.subject, r.metadata
+       r.queued_at, t.deadline_at, t.tries, r.parent_id, r.parent_wait, r.actor, r.correlation_id, r.causation_id,
+       r.thread_id, r.subject, r.metadata
   from task t
   join run r on r.run_id = t.run_id
   left join generation g on g.run_id = t.run_id

@@ -34,6 +34,11 @@ insert into wait (run_id, wait_id, tenant, generation, kind, name, path, count, 
                   total)
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
+-- name: delete_waits
+-- A run that has ended waits for nothing, nor does one that begins its next life.
+delete from wait
+ where run_id = ?;
+
 -- name: park
 -- The run waits, at the latest until the first of its waits falls due; its worker outlived it, so it is no suspect.
 update task
@@ -66,11 +71,6 @@ values (?, ?, ?, ?, ?, ?, ?, ?, ?);
 -- name: delete_task
 -- An ended run is in no line.
 delete from task
- where run_id = ?;
-
--- name: delete_waits
--- An ended run waits for nothing.
-delete from wait
  where run_id = ?;
 
 -- name: delete_inbox
@@ -108,14 +108,24 @@ update step
  where run_id = ?
    and superseded_by is null;
 
+-- name: supersede
+-- What was recorded of a call counts no more.
+update step
+   set superseded_by = ?
+ where run_id = ?
+   and path = ?
+   and name = ?
+   and count = ?
+   and superseded_by is null;
+
 -- name: open_generation
 -- A later life of a run.
-insert into generation (run_id, generation, tenant, version, code, input, cause, opened_at)
-values (?, ?, ?, ?, ?, ?, ?, ?);
+insert into generation (run_id, generation, tenant, version, code, input, cause, actor, reason, opened_at)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: begin_generation
--- The run joins the line in its next life, at its old place.
+-- The run joins the line in its next life, at its old place, or waits for its next try.
 update task
-   set state = 'ready', worker_id = null, token = token + 1, generation = ?, code = ?, claims = 0, crashes = 0,
-       strikes = 0, due_at = null, since_at = ?
+   set state = ?, worker_id = null, token = token + 1, generation = ?, code = ?, claims = 0, crashes = 0, strikes = 0,
+       tries = case when ? then tries + 1 else 0 end, due_at = ?, since_at = ?
  where run_id = ?;

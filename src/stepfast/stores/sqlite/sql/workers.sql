@@ -72,6 +72,38 @@ select t.run_id, t.tenant, t.generation, t.token, t.crashes, t.strikes, r.workfl
  order by t.run_id
  limit ?;
 
+-- name: overdue
+-- Runs that nobody holds and whose deadline has passed, the longest overdue first.
+select run_id
+  from task
+ where deadline_at <= :now
+   and state <> 'leased'
+ order by deadline_at, run_id
+ limit :limit;
+
+-- name: unjoined_children
+-- Open children of the first groups that nobody will join, except those that may outlive their parent. `cross join`
+-- keeps the order of the tables: children are looked up, never all runs that have a parent.
+select r.run_id
+  from (select run_id, wait_id from unjoined order by run_id, wait_id limit :limit) u
+ cross join run r on r.parent_id = u.run_id
+                 and r.parent_wait = u.wait_id
+ cross join task t on t.run_id = r.run_id
+ where r.leave = 0
+ order by u.run_id, u.wait_id, r.run_id
+ limit :limit;
+
+-- name: forget_unjoined
+-- Those of the first groups that have no such children any more.
+delete from unjoined
+ where (run_id, wait_id) in (select run_id, wait_id from unjoined order by run_id, wait_id limit :limit)
+   and not exists (select 1
+                     from run r
+                    cross join task t on t.run_id = r.run_id
+                    where r.parent_id = unjoined.run_id
+                      and r.parent_wait = unjoined.wait_id
+                      and r.leave = 0);
+
 -- name: count_crash
 -- The death of its holder counts for a run, and shuts out whatever that holder may still send.
 update task

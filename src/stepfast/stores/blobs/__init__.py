@@ -1,0 +1,1 @@
+"""Places for large values that are no database."""

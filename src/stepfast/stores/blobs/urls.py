@@ -1,0 +1,35 @@
+"""From what people say to the blob store they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from stepfast.kernel.blobs import IN_THE_DATABASE, Blobs
+from stepfast.kernel.errors import Invalid
+from stepfast.kernel.ports import Store
+from stepfast.stores.blobs.database import DatabaseBlobs
+from stepfast.stores.blobs.folder import FolderBlobs
+
+FORMS = "`database`, a folder, or file:///folder"
+
+
+def blobs_for(given: str | Path | Blobs, store: Store, clock: Callable[[], int]) -> Blobs:
+    """The blob store that is meant; opening it is the caller's."""
+    if given == IN_THE_DATABASE:
+        return DatabaseBlobs(store)
+    if isinstance(given, Path):
+        return FolderBlobs(given, clock)
+    if isinstance(given, str):
+        return FolderBlobs(_folder(given), clock)
+    return given
+
+
+def _folder(text: str) -> Path:
+    parts = urlsplit(text)
+    if "://" not in text:
+        return Path(text)
+    if parts.scheme != "file" or parts.netloc or parts.path in ("", "/"):
+        raise Invalid(f"The blob store {text!r} is not understood; write {FORMS}.")
+    return Path(unquote(parts.path))

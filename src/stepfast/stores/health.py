@@ -1,0 +1,49 @@
+"""A database as a doctor finds it: looked at from outside, so that one that cannot be opened is examined too."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from stepfast.kernel.durations import Instant
+
+
+class Weakness(NamedTuple):
+    """A setting under which what was acknowledged may be lost, and what to do about it."""
+
+    setting: str
+    remedy: str
+
+
+class LongTransaction(NamedTuple):
+    """The transaction of others that has been open for longest."""
+
+    span_ms: int
+    who: str
+
+
+class Health(NamedTuple):
+    """What was found: the server, its schema, settings that weaken it, its clock, and who holds it up."""
+
+    server: str
+    schema: int
+    newest_schema: int
+    weaknesses: tuple[Weakness, ...]
+    now: Instant | None
+    """None: the store goes by the clock of each machine."""
+    oldest: LongTransaction | None
+
+
+async def examine(url: str) -> Health:
+    """Look at the database that a URL names, changing nothing; one that is not there raises."""
+    if urlsplit(url).scheme == "sqlite":
+        from stepfast.stores.sqlite import health as sqlite
+        from stepfast.stores.urls import check_exists, sqlite_path
+
+        check_exists(url)
+        return sqlite.examine(sqlite_path(url))
+    from stepfast.stores.postgres import health as postgres
+    from stepfast.stores.urls import check_postgres
+
+    check_postgres(url)
+    return await postgres.examine(url)

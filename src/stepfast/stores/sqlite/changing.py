@@ -1,0 +1,184 @@
+"""Commands: each run is found, judged by the kernel, and the change written, all in one transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import apsw
+
+from stepfast.kernel.commands import Change, Changed, LockedRun, Reopen, Request, StepMark
+from stepfast.kernel.control import decide
+from stepfast.kernel.decisions import CallId, Decision, Fence, Joins
+from stepfast.kernel.durations import Instant
+from stepfast.kernel.errors import KeyReused, NotFound, RowsRefused, StepfastError
+from stepfast.kernel.events import Event, EventType
+from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.rules import COMMAND_KINDS
+from stepfast.kernel.states import RunState, StepState, TaskState
+from stepfast.stores import rows
+from stepfast.stores.sqlite.asking import Row, fetch, moment, statements
+from stepfast.stores.sqlite.pending import last_event, write_events
+from stepfast.stores.sqlite.problems import REFUSED
+from stepfast.stores.sqlite.saving import save
+from stepfast.stores.sqlite.starting import PRIORITY_MS
+
+SQL = statements("changing")
+SAVE_SQL = statements("saving")
+
+
+class Found(NamedTuple):
+    """A run as the kernel judges it, and what its rows are written by."""
+
+    run: LockedRun
+    queue: str
+    token: int
+    wakes: int
+    worker_id: WorkerId | None
+
+    def fence_after(self, change: Change) -> tuple[int, int]:
+        """The generation and the token that a change is told under: whoever ends or reopens a run raises its token."""
+        is_raised = change.outcome is not None or change.reopen is not None
+        return self.run.generation + (change.reopen is not None), self.token + is_raised
+
+
+def change(connection: apsw.Connection, requests: Sequence[Request]) -> list[Changed | StepfastError]:
+    """Carry out commands one after the other, so that each sees what those before it did."""
+    now = moment(connection)
+    return [_answer(connection, request, now) for request in requests]
+
+
+def _answer(connection: apsw.Connection, request: Request, now: Instant) -> Changed | StepfastError:
+    try:
+        # A transaction within the transaction: a command that cannot be stored leaves nothing behind.
+        with connection:
+            changed = _carry_out(connection, request, now)
+    except StepfastError as refusal:
+        return refusal
+    except REFUSED as problem:
+        return RowsRefused(
+            f"The {request.command.name} of run {request.run_id} cannot be stored: {problem}. Nothing has changed; "
+            "say it with other text."
+        )
+    return changed
+
+
+def _carry_out(connection: apsw.Connection, request: Request, now: Instant) -> Changed:
+    found = _find(connection, request, now)
+    earlier = _earlier(connection, request, found.run.tenant)
+    if earlier is not None:
+        return earlier
+    decided = decide(found.run, request, now)
+    changed = _write(connection, found, request, decided, now)
+    if request.key is not None:
+        use = (found.run.tenant, request.command.name, request.key, request.digest, request.run_id)
+        connection.execute(SQL["keep_answer"], (*use, rows.answer_text(changed), now))
+    return changed
+
+
+def _find(connection: apsw.Connection, request: Request, now: Instant) -> Found:
+    asked = {"run_id": request.run_id, "tenant": request.tenant, "now": now}
+    found = fetch(connection, SQL["find_run"], asked)
+    if not found:
+        raise NotFound(f"Run {request.run_id} not found. List runs with `stepfast runs list`.")
+    steps = _marks(connection, request.run_id) if request.command.needs_steps else ()
+    return _found(found[0], steps)
+
+
+def _found(row: Row, steps: Sequence[StepMark]) -> Found:
+    run_id, tenant, workflow, version, kind, run_input, generation, state, task, hold, is_put_off, error, *rest = row
+    parent_id, parent_wait, is_awaited, has_letter, deadline_at, claims, *holder = rest
+    identity = (run_id, tenant, workflow, version, kind, run_input, generation, RunState(state))
+    standing = (None if task is None else TaskState(task), bool(hold), bool(is_put_off), error)
+    joins = None if parent_id is None else Joins(parent_id, parent_wait)
+    ties = (joins, bool(is_awaited), bool(has_letter))
+    return Found(LockedRun(*identity, *standing, *ties, steps, deadline_at, claims > 0), *holder)
+
+
+def _marks(connection: apsw.Connection, run_id: RunId) -> list[StepMark]:
+    found = fetch(connection, SQL["list_marks"], (run_id,))
+    return [StepMark(seq, CallId(path, name, nth), StepState(state)) for seq, path, name, nth, state in found]
+
+
+def _earlier(connection: apsw.Connection, request: Request, tenant: str) -> Changed | None:
+    """The answer to the same command with the same key, if it came before."""
+    if request.key is None:
+        return None
+    found = fetch(connection, SQL["find_answer"], (tenant, request.command.name, request.key))
+    if not found:
+        return None
+    digest, answer = found[0]
+    if digest != request.digest:
+        raise KeyReused(
+            f"Key {request.key!r} of tenant {tenant!r} was used before for another {request.command.name}. "
+            "Use a new key, or send what was sent first."
+        )
+    return rows.repeated_answer(answer)
+
+
+def _write(connection: apsw.Connection, found: Found, request: Request, decided: Change, now: Instant) -> Changed:
+    run = found.run
+    generation, token = found.fence_after(decided)
+    if decided.events:
+        _tell(connection, run, (*_untold(connection, run.run_id), *decided.events), generation, token)
+    if decided.hold is not None:
+        _hold(connection, found, request, decided, now)
+    if decided.outcome is not None:
+        _end(connection, found, decided)
+    if decided.resolution is not None:
+        letter = (now, decided.resolution, request.actor, run.run_id, run.generation)
+        connection.execute(SQL["resolve_letter"], letter)
+    if decided.reopen is not None:
+        _reopen(connection, run, request, decided.reopen, (generation, token), now)
+    parent_id = None if run.joins is None else run.joins.parent_id
+    return Changed(run.run_id, decided.state, generation, found.queue, now, found.worker_id, parent_id)
+
+
+def _untold(connection: apsw.Connection, run_id: RunId) -> list[Event]:
+    """Events that a holder owes and cannot write any more: it was told to pause, and has lost the run since."""
+    taken = sorted(fetch(connection, SQL["take_untold"], (run_id, json.dumps(sorted(COMMAND_KINDS)))))
+    return [Event(EventType(kind), at, actor=actor, data=data) for _, kind, at, actor, data in taken]
+
+
+def _tell(connection: apsw.Connection, run: LockedRun, events: Sequence[Event], generation: int, token: int) -> None:
+    first = last_event(connection, run.run_id) + 1
+    identities = [(run.run_id, first + number, run.tenant, generation) for number in range(len(events))]
+    facts = [(str(event.type), event.at, event.step, event.attempt, token, event.actor, event.data) for event in events]
+    write_events(connection, [(*identity, *fact) for identity, fact in zip(identities, facts, strict=True)])
+
+
+def _hold(connection: apsw.Connection, found: Found, request: Request, decided: Change, now: Instant) -> None:
+    run, has_message = found.run, decided.message is not None
+    held = {"run_id": run.run_id, "hold": decided.hold, "messages": has_message, "ready": decided.ready, "now": now}
+    connection.execute(SQL["hold"], held)
+    if has_message:
+        data = None if request.reason is None else json.dumps({"reason": request.reason})
+        row = (run.run_id, found.wakes + 1, run.tenant, decided.message, data, request.actor, now)
+        connection.execute(SQL["put_message"], row)
+
+
+def _end(connection: apsw.Connection, found: Found, decided: Change) -> None:
+    """The end of a run like any other, by whoever has just taken it from its holder."""
+    connection.execute(SQL["raise_token"], (found.run.run_id,))
+    decision = Decision(
+        Fence(found.run.run_id, found.token + 1, found.worker_id),
+        found.run.tenant,
+        found.run.generation,
+        outcome=decided.outcome,
+        dead_letter=decided.dead_letter,
+        first_event=last_event(connection, found.run.run_id) + 1,
+    )
+    save(connection, [decision], False)
+
+
+def _reopen(
+    connection: apsw.Connection, run: LockedRun, request: Request, reopen: Reopen, at: tuple[int, int], now: Instant
+) -> None:
+    generation, token = at
+    opened = (run.run_id, generation, run.tenant, reopen.version, reopen.code, reopen.input, reopen.cause)
+    connection.execute(SAVE_SQL["open_generation"], (*opened, request.actor, request.reason, now))
+    superseded = [(generation, run.run_id, *call) for call in reopen.superseded]
+    connection.executemany(SAVE_SQL["supersede"], superseded)
+    task = {"run_id": run.run_id, "code": reopen.code, "generation": generation, "token": token, "now": now}
+    connection.execute(SQL["reopen"], {**task, "priority_ms": PRIORITY_MS})

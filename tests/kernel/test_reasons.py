@@ -1,0 +1,171 @@
+"""Why a run stands where it stands, from what was read of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from stepfast.kernel.decisions import OpenWait
+from stepfast.kernel.durations import Instant
+from stepfast.kernel.exchange import Look
+from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.reasons import Seen, explain, telling_events
+from stepfast.kernel.states import RunState, WaitKind
+from stepfast.kernel.views import EventView, RunView, WorkerView
+
+RUN = RunId("01932f5e-7c1b-7d3a-9c56-0d4f6b8a1e22")
+NOW = Instant(1_750_000_000_000)  # 2025-06-15 15:06:40 UTC
+LATER = Instant(NOW + 60_000)
+
+
+def view(state: RunState, **more: Any) -> RunView:
+    known: dict[str, Any] = dict.fromkeys(RunView._fields)
+    known |= {"run_id": RUN, "tenant": "default", "workflow": "checkout", "version": 3, "kind": "workflow"}
+    known |= {"state": state, "generation": 1, "queue": "gpu", "priority": 0, "queued_at": NOW, "updated_at": NOW}
+    known |= {"token": 1, "crashes": 0, "claims": 0, "input": "{}"}
+    return RunView(**{**known, **more})
+
+
+def worker(**more: Any) -> WorkerView:
+    known: dict[str, Any] = {"worker_id": WorkerId("w1"), "label": "web", "host": "box", "pid": 1}
+    known |= {"queues": ("gpu",), "codes": ("checkout@3",), "lease_ms": 30_000, "started_at": NOW, "seen_at": NOW}
+    return WorkerView(**{**known, "dead_at": None, **more})
+
+
+def wait(kind: WaitKind, name: str = "x", due_at: Instant | None = None, **more: int) -> OpenWait:
+    numbers = {"need": 1, "spare": 0, "total": 1, "got": 0, "failed": 0, **more}
+    return OpenWait(1, kind, name, due_at, **numbers)
+
+
+def event(of_type: str, actor: str | None = None, **data: str) -> EventView:
+    return EventView(9, 9, RUN, "default", 1, of_type, NOW, None, None, 1, actor, json.dumps(data))
+
+
+def why(run: RunView, *waits: OpenWait, hold: bool = False, workers: Any = None, told: Any = None) -> str:
+    workers = [worker()] if workers is None else workers
+    look = None if run.ended_at else Look(1, 0, hold, list(waits), [])
+    return str(explain(Seen(run, look, workers, told, NOW)))
+
+
+def test_the_run_and_its_state_come_first():
+    assert why(view(RunState.PENDING)).startswith(f"Run {RUN} is pending.\n")
+
+
+def test_a_leased_run_names_its_worker():
+    run = view(RunState.RUNNING, worker_id=WorkerId("w1"))
+    assert "leased by worker w1 (web, host box) since 2025-06-15 15:06:40 UTC" in why(run)
+
+
+def test_a_worker_that_is_silent_is_said_to_be():
+    run = view(RunState.RUNNING, worker_id=WorkerId("w1"))
+    silent = worker(seen_at=Instant(NOW - 30_001))
+    assert "last heard of at 2025-06-15 15:06:09 UTC. No live worker" in why(run, workers=[silent])
+    assert "The upkeep of any live worker" in why(run, workers=[silent, worker(worker_id=WorkerId("w2"))])
+
+
+def test_a_worker_of_which_nothing_is_known_is_named():
+    assert "leased by worker w9" in why(view(RunState.RUNNING, worker_id=WorkerId("w9")))
+
+
+def test_a_pause_that_has_not_come_into_force_is_told():
+    assert "A pause was asked for" in why(view(RunState.RUNNING, worker_id=WorkerId("w1")), hold=True)
+
+
+@pytest.mark.parametrize(
+    ("open_wait", "sentence"),
+    [
+        (wait(WaitKind.TIME, due_at=LATER), "It sleeps until 2025-06-15 15:07:40 UTC."),
+        (wait(WaitKind.SIGNAL, "paid"), f"It waits for signal 'paid'. `stepfast runs signal {RUN} paid` sends it."),
+        (wait(WaitKind.SIGNAL, "paid", LATER), "It waits for signal 'paid' until 2025-06-15 15:07:40 UTC."),
+        (wait(WaitKind.CHILDREN, "charge", total=10, got=6, failed=1), "3 of 10 children of charge (1 failed)"),
+        (wait(WaitKind.REVIEW, "price"), "It waits for review 'price'."),
+        (wait(WaitKind.OUTSIDE, "batch"), "It waits for outside work 'batch'."),
+        (wait(WaitKind.CODE, "checkout@3"), "Its records do not fit the code of checkout@3."),
+    ],
+)
+def test_a_waiting_run_names_what_it_waits_for(open_wait, sentence):
+    assert sentence in why(view(RunState.WAITING), open_wait)
+
+
+def test_every_wait_of_a_run_is_named():
+    both = why(view(RunState.WAITING), wait(WaitKind.SIGNAL, "paid"), wait(WaitKind.TIME, due_at=LATER))
+    assert ("'paid'" in both, "sleeps" in both) == (True, True)
+
+
+def test_a_wait_whose_time_has_come_needs_a_worker():
+    overdue = wait(WaitKind.TIME, due_at=NOW)
+    assert "Its time has come: Start one with `stepfast worker`." in why(view(RunState.WAITING), overdue, workers=[])
+
+
+def test_code_that_does_not_fit_says_where():
+    told = event("waiting", kind="code", reason="charge#1 was called with 5, recorded is 4.")
+    text = why(view(RunState.WAITING), wait(WaitKind.CODE, "checkout@3"), told=told)
+    assert "the code of checkout@3: charge#1 was called with 5, recorded is 4." in text
+
+
+@pytest.mark.parametrize(("kind", "words"), [(WaitKind.DELAY, "put off"), (WaitKind.BACKOFF, "backing off")])
+def test_a_run_that_is_put_off_says_until_when(kind, words):
+    assert f"It is {words} until 2025-06-15 15:07:40 UTC." in why(view(RunState.PENDING), wait(kind, due_at=LATER))
+
+
+def test_a_run_whose_delay_is_over_stands_in_line():
+    assert "It is queued in gpu" in why(view(RunState.PENDING), wait(WaitKind.DELAY, due_at=NOW))
+
+
+@pytest.mark.parametrize(
+    ("workers", "sentence"),
+    [
+        ([], "No worker is alive."),
+        ([worker(dead_at=NOW)], "No worker is alive."),
+        ([worker(seen_at=Instant(NOW - 30_001))], "No worker is alive."),
+        ([worker(codes=("checkout@2",))], "No live worker has checkout@3."),
+        ([worker(queues=("default",))], "No live worker that has checkout@3 serves queue gpu."),
+        ([worker()], "It is queued in gpu since 2025-06-15 15:06:40 UTC; 1 worker serves it."),
+        ([worker(), worker(worker_id=WorkerId("w2"))], "2 workers serve it."),
+    ],
+)
+def test_a_run_in_line_says_who_can_take_it(workers, sentence):
+    assert sentence in why(view(RunState.PENDING), workers=workers)
+
+
+def test_a_step_with_a_queue_of_its_own_needs_its_name_only():
+    run = view(RunState.PENDING, kind="step", workflow="render")
+    assert "No live worker has render." in why(run)
+
+
+def test_a_suspect_says_why_it_waits_longer():
+    assert "Its workers died 2 times while they held it." in why(view(RunState.RUNNING, crashes=2))
+
+
+def test_a_paused_run_says_who_paused_it_and_what_is_underneath():
+    told = event("paused", "ann", reason="price check")
+    text = why(view(RunState.PAUSED), wait(WaitKind.SIGNAL, "paid"), hold=True, told=told)
+    assert "It was paused by ann at 2025-06-15 15:06:40 UTC: price check" in text
+    assert "It waits for signal 'paid'." in text
+
+
+def test_a_failed_run_says_with_what():
+    error = json.dumps({"type": "builtins:ValueError", "message": "no card"})
+    text = why(view(RunState.FAILED, ended_at=NOW, error=error))
+    assert f"It failed at 2025-06-15 15:06:40 UTC with ValueError: no card. `stepfast runs retry {RUN}`" in text
+
+
+def test_a_cancelled_run_says_by_whom():
+    told = event("cancelled", "ann", reason="a mistake")
+    assert "It was cancelled by ann at 2025-06-15 15:06:40 UTC: a mistake" in why(
+        view(RunState.CANCELLED, ended_at=NOW), told=told
+    )
+
+
+def test_a_completed_run_waits_for_nothing():
+    assert "It ended at 2025-06-15 15:06:40 UTC." in why(view(RunState.COMPLETED, ended_at=NOW))
+
+
+def test_only_what_people_did_is_looked_up_in_the_history():
+    code = Look(1, 0, False, [wait(WaitKind.CODE)], [])
+    assert telling_events(view(RunState.PAUSED), None) == {"paused"}
+    assert telling_events(view(RunState.CANCELLED), None) == {"cancelled"}
+    assert telling_events(view(RunState.WAITING), code) == {"waiting"}
+    assert telling_events(view(RunState.RUNNING), None) == frozenset()
