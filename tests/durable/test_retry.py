@@ -5,14 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stepfast import Retry, RunFailed, Stepfast, step, workflow
-from stepfast.testing import VirtualClock
 from tests.support.apps import PATIENT, Bodies
-
-
-async def until_recorded(run, times: int) -> None:
-    """Wait, by reading the run, until so many attempts are recorded."""
-    while len(await run.steps()) < times:
-        pass
+from tests.support.virtual_time import timed_app, until_recorded, virtual_time
 
 
 def flaky(bodies: Bodies, failures: int, retry: Retry):
@@ -31,30 +25,30 @@ def flaky(bodies: Bodies, failures: int, retry: Retry):
 
 
 async def test_a_step_that_fails_for_a_while_succeeds_in_the_end(database):
-    bodies, clock = Bodies(), VirtualClock()
+    bodies = Bodies()
     flow = flaky(bodies, failures=2, retry=Retry(attempts=3, base="10s", jitter=0))
-    async with Stepfast(database, workflows=[flow], worker=PATIENT, clock=clock) as app:
+    async with timed_app(database, flow) as (app, time):
         run = await app.start(flow)
         await until_recorded(run, 1)
-        clock.advance("10s")
+        await time.advance("10s")
         await until_recorded(run, 2)
-        clock.advance("20s")
-        assert await run == "done"
+        await time.advance("20s")
+        assert await time.result(run) == "done"
         records = await run.steps()
     assert [(record.state, record.attempt) for record in records] == [("pending", 1), ("pending", 2), ("completed", 3)]
 
 
 async def test_no_attempt_comes_before_its_backoff_is_over(database):
-    bodies, clock = Bodies(), VirtualClock()
+    bodies = Bodies()
     flow = flaky(bodies, failures=1, retry=Retry(attempts=2, base="10s", jitter=0))
-    async with Stepfast(database, workflows=[flow], worker=PATIENT, clock=clock) as app:
+    async with timed_app(database, flow) as (app, time):
         run = await app.start(flow)
         await until_recorded(run, 1)
-        clock.advance("9.999s")
+        await time.advance("9.999s")
         await run.info()
         assert bodies["fragile"] == 1
-        clock.advance("1ms")
-        assert await run == "done"
+        await time.advance("1ms")
+        assert await time.result(run) == "done"
 
 
 async def test_the_last_attempts_error_is_the_steps_error(database):
@@ -91,12 +85,12 @@ async def test_attempts_before_a_change_of_worker_count(database):
     async def flow() -> None:
         await fragile()
 
-    clock = VirtualClock()
-    async with Stepfast(database, workflows=[flow], worker=PATIENT, clock=clock) as app:
-        run = await app.start(flow)
-        await until_recorded(run, 1)
-    clock.advance("2h")
-    async with Stepfast(database, workflows=[flow], worker=PATIENT, clock=clock) as app:
-        with pytest.raises(RunFailed, match="try 2"):
-            await app.get(run.id).result()
+    async with virtual_time(database) as time:
+        async with Stepfast(database, workflows=[flow], worker=PATIENT, clock=time.clock) as app:
+            run = await app.start(flow)
+            await until_recorded(run, 1)
+        await time.advance("2h")
+        async with Stepfast(database, workflows=[flow], worker=PATIENT, clock=time.clock) as app:
+            with pytest.raises(RunFailed, match="try 2"):
+                await app.get(run.id).result()
     assert bodies["fragile"] == 2

@@ -102,7 +102,7 @@ async def test_recorded_arguments_that_todays_types_cannot_read_leave_the_run_wa
 async def test_other_arguments_for_a_step_between_two_tries_leave_the_run_waiting_for_code(database, how):
     failed = asyncio.Event()
 
-    @step(retry=Retry(attempts=9, base="10m", cap="10m"))
+    @step(retry=Retry(attempts=9, base="900ms", cap="900ms", jitter=0))
     async def charge(amount: int) -> None:
         failed.set()
         raise ValueError("not now")

@@ -13,6 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stepfast.kernel import control
+from stepfast.kernel.decisions import CallId
 from stepfast.kernel.errors import IllegalMove, Invalid, LeaseLost, NotFound, StepFailed, StepfastError
 from stepfast.workflows import failures
 from stepfast.workflows.failures import Failure, describe, from_text, revive, to_text
@@ -344,3 +346,52 @@ def test_any_error_is_described_stored_and_revived(error):
 @given(st.text(), st.text(), st.text() | st.none(), st.text() | st.none(), st.booleans())
 def test_any_record_is_revived(type_name, message, args, state, restorable):
     assert isinstance(revive(Failure(type_name, message, "", args, state, restorable)), Exception)
+
+
+CHARGE, SHIP = CallId("", "charge", 1), CallId("2", "ship", 1)
+
+
+def marked(error: Exception, call: CallId = CHARGE) -> Any:
+    return failures.mark(error, call)
+
+
+def test_a_marked_error_keeps_its_call_as_data_and_nothing_else_of_the_mark():
+    plain, with_mark = describe(Declined("too much")), describe(marked(Declined("too much")))
+    assert with_mark.step == "charge#1"
+    assert (with_mark.args, with_mark.state, with_mark.message) == (plain.args, plain.state, plain.message)
+    assert from_text(to_text(with_mark)) == with_mark
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        raised(ValueError("outer"), marked(KeyError("inner"))),
+        ExceptionGroup("both", [ValueError("other"), marked(KeyError("inner"))]),
+        raised(ValueError("outer"), ExceptionGroup("one", [marked(KeyError("inner"))])),
+    ],
+    ids=["cause", "group", "group as cause"],
+)
+def test_a_mark_is_found_below_what_was_raised(error):
+    assert failures.first_step(describe(error)) == "charge#1"
+    assert failures.marked_calls(error) == [CHARGE]
+
+
+def test_all_marks_of_a_group_are_found_in_order():
+    group = ExceptionGroup("both", [marked(KeyError("a")), marked(KeyError("b"), SHIP)])
+    assert failures.marked_calls(group) == [CHARGE, SHIP]
+    assert control.failing_steps(to_text(describe(group))) == {"charge#1", "2/ship#1"}
+
+
+def test_what_was_being_handled_when_a_call_failed_did_not_end_the_run():
+    error = marked(KeyError("second"), SHIP)
+    error.__context__ = marked(ValueError("first"))
+    assert failures.marked_calls(error) == [SHIP]
+    assert control.failing_steps(to_text(describe(error))) == {"2/ship#1"}
+
+
+def test_a_revived_error_has_no_mark_of_the_run_that_it_comes_from():
+    assert failures.marked_calls(recorded(marked(ValueError("x")))) == []
+
+
+def test_an_error_that_takes_no_attributes_is_marked_all_the_same():
+    assert failures.marked_calls(marked(Hostile("x"))) == [CHARGE]

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from stepfast.engine.grouping import Grouper
+from stepfast.engine.keeping import Keeper
+from stepfast.engine.values import Values
 from stepfast.kernel import rules
 from stepfast.kernel.decisions import Decision, HeldRun, Joins
 from stepfast.kernel.errors import LeaseLost, RowsRefused, StepfastError, StoreUnavailable
@@ -35,10 +37,20 @@ class Item:
 
 
 class Committer:
-    """Saves the decisions of a process in grouped commits; implements the kernel's Recorder."""
+    """Saves the decisions of a process in grouped commits; implements the kernel's Recorder.
 
-    def __init__(self, store: Store) -> None:
+    `saved` hears of every decision that has been committed, after whoever decided it.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        saved: Callable[[Decision], None] = lambda decision: None,
+        values: Values | None = None,
+    ) -> None:
         self._store = store
+        self._saved = saved
+        self._keeper = None if values is None else Keeper[Item](values, self._enter, _answer)
         self._group = Grouper(self._commit, _size_of)
         self._riding: set[HeldRun] = set()
         self._rider_timer: asyncio.TimerHandle | None = None
@@ -49,16 +61,24 @@ class Committer:
         # Workflow code that tells something runs in a loop of its own, which has no timers.
         self._home = asyncio.get_running_loop()
         self._group.start()
+        if self._keeper is not None:
+            self._keeper.start()
 
     async def close(self) -> None:
         """Save what is left, then stop."""
         if self._rider_timer is not None:
             self._rider_timer.cancel()
+        if self._keeper is not None:
+            await self._keeper.close()
         await self._group.close()
 
     def save(self, run: HeldRun, decision: Decision, answered: Answered) -> None:
         """Save with the next commit; `answered` gets None, or the error that kept it from being saved."""
         item = Item(run, decision, answered)
+        if self._keeper is None or not self._keeper.takes(item):
+            self._enter(item)
+
+    def _enter(self, item: Item) -> None:
         _board_riders(item)
         self._group.add(item)
 
@@ -73,12 +93,16 @@ class Committer:
     def abandon(self, reason: LeaseLost) -> None:
         """The lease is over: what no commit could save by now is given up, also the batch that is being retried."""
         self._abandoned = reason
+        if self._keeper is not None:
+            self._keeper.abandon(reason)
         for item in self._group.take_all():
             _answer(item, reason)
 
     def resume(self) -> None:
         """A new lease: commits are tried again."""
         self._abandoned = None
+        if self._keeper is not None:
+            self._keeper.resume()
 
     def _flush_riders(self) -> None:
         self._rider_timer = None
@@ -113,6 +137,8 @@ class Committer:
             if saving is Saving.WOKEN:
                 woken.add(item.run)
             _answer(item, _error_of(item, saving))
+            if saving is Saving.SAVED:
+                self._saved(item.decision)
         for item in behind:
             _board_riders(item)
         self._group.put_back(behind)

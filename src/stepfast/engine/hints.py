@@ -7,6 +7,9 @@ from collections.abc import Callable
 
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.ports import Store
+from stepfast.log import Log
+
+log = Log("hints")
 
 # Under load one hint speaks for all that happened meanwhile.
 APART_S = 0.005
@@ -60,6 +63,9 @@ class Hints:
                 await asyncio.sleep(APART_S)
         except StepfastError:
             # A hint may get lost; whoever waits for it looks by itself.
+            self._topics.clear()
+        except Exception:
+            log.exception("hint_failed")
             self._topics.clear()
         finally:
             self._sender = None

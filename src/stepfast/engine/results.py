@@ -18,7 +18,32 @@ log = Log("results")
 FIRST_LOOK_S = 0.005
 LONGEST_PAUSE_S = 0.5
 
-Ended = asyncio.Future[OutcomeView]
+
+class Watch:
+    """What is known here of a run's end; `lowest` is the first generation whose end still counts."""
+
+    __slots__ = ("__weakref__", "ended", "is_spent", "lowest", "run_id")
+
+    def __init__(self, run_id: RunId) -> None:
+        self.run_id = run_id
+        self.lowest = 1
+        self.renew()
+
+    def renew(self) -> None:
+        """Forget the end that is known, if any."""
+        self.ended: asyncio.Future[OutcomeView] = asyncio.get_running_loop().create_future()
+        self.is_spent = False
+        """Somebody has been told: the run may have been opened again since, here or elsewhere."""
+
+    def note(self, outcome: OutcomeView) -> None:
+        if outcome.generation >= self.lowest and not self.ended.done():
+            self.ended.set_result(outcome)
+
+    def reopen(self, generation: int) -> None:
+        """The run lives again: an end of an earlier generation, also one that is on its way here, counts no more."""
+        self.lowest = max(self.lowest, generation)
+        if self.ended.done():
+            self.renew()
 
 
 class Results:
@@ -26,43 +51,59 @@ class Results:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._awaited: weakref.WeakValueDictionary[RunId, Ended] = weakref.WeakValueDictionary()
-        self._asking: dict[RunId, Ended] = {}
+        self._watches: weakref.WeakValueDictionary[RunId, Watch] = weakref.WeakValueDictionary()
+        self._asking: dict[RunId, Watch] = {}
         self._waiters: Counter[RunId] = Counter()
         self._asker: asyncio.Task[None] | None = None
         self._pause_s = FIRST_LOOK_S
         self._hinted = asyncio.Event()
+        self._is_closed = False
 
-    def watch(self, run_id: RunId) -> Ended:
-        """A future for the run's outcome, set as soon as the run ends in this process; keep it to keep the watch."""
-        ended = self._awaited.get(run_id)
-        if ended is None:
-            ended = asyncio.get_running_loop().create_future()
-            self._awaited[run_id] = ended
-        return ended
+    def watch(self, run_id: RunId) -> Watch:
+        """A watch on the run's end, told as soon as the run ends in this process; keep it to keep it told."""
+        watch = self._watches.get(run_id)
+        if watch is None:
+            watch = self._watches[run_id] = Watch(run_id)
+        return watch
 
     def note(self, outcome: OutcomeView) -> None:
         """A run has ended here."""
-        ended = self._awaited.get(outcome.run_id)
-        if ended is not None and not ended.done():
-            ended.set_result(outcome)
+        watch = self._watches.get(outcome.run_id)
+        if watch is not None:
+            watch.note(outcome)
 
-    async def wait(self, run_id: RunId, ended: Ended, look_at_once: bool) -> OutcomeView:
-        """The run's outcome, wherever it ends."""
+    def reopen(self, run_id: RunId, generation: int) -> None:
+        """A run that had ended has a new generation."""
+        watch = self._watches.get(run_id)
+        if watch is not None:
+            watch.reopen(generation)
+
+    async def wait(self, watch: Watch, look_at_once: bool) -> OutcomeView:
+        """The outcome of the run's newest generation, wherever it ends."""
+        if watch.is_spent:
+            watch.renew()
+            look_at_once = True
+        run_id = watch.run_id
         self._waiters[run_id] += 1
         try:
-            if not ended.done():
-                self._ask_for(run_id, ended, look_at_once)
-            return await asyncio.shield(ended)
+            if not watch.ended.done():
+                self._ask_for(watch, look_at_once)
+            outcome = await asyncio.shield(watch.ended)
         finally:
             self._waiters[run_id] -= 1
             if not self._waiters[run_id]:
                 del self._waiters[run_id]
                 self._asking.pop(run_id, None)
+        watch.is_spent = watch.ended.done()
+        return outcome
 
-    def _ask_for(self, run_id: RunId, ended: Ended, look_at_once: bool) -> None:
-        self._asking[run_id] = ended
+    def _ask_for(self, watch: Watch, look_at_once: bool) -> None:
+        if self._is_closed:
+            raise _closed(watch.run_id)
+        self._asking[watch.run_id] = watch
         self._pause_s = 0.0 if look_at_once else FIRST_LOOK_S
+        if look_at_once:
+            self._hinted.set()
         if self._asker is None:
             self._asker = asyncio.get_running_loop().create_task(self._ask(), name="stepfast-results")
 
@@ -73,10 +114,15 @@ class Results:
             self._hinted.set()
 
     async def close(self) -> None:
+        """Stop asking; whoever still waits is told so."""
+        self._is_closed = True
         if self._asker is not None:
             self._asker.cancel()
             await asyncio.gather(self._asker, return_exceptions=True)
             self._asker = None
+        for run_id, watch in self._asking.items():
+            if not watch.ended.done():
+                watch.ended.set_exception(_closed(run_id))
 
     async def _ask(self) -> None:
         while self._drop_answered():
@@ -98,10 +144,19 @@ class Results:
             outcomes = await self._store.outcomes(list(self._asking))
         except StepfastError as error:
             log.warning("results_failed", error=error)
-            return
-        for outcome in outcomes.values():
-            self.note(outcome)
+        except Exception:
+            log.exception("results_failed")
+        else:
+            for outcome in outcomes.values():
+                self.note(outcome)
 
     def _drop_answered(self) -> bool:
-        self._asking = {run_id: ended for run_id, ended in self._asking.items() if not ended.done()}
+        self._asking = {run_id: watch for run_id, watch in self._asking.items() if not watch.ended.done()}
         return bool(self._asking)
+
+
+def _closed(run_id: RunId) -> StepfastError:
+    return StepfastError(
+        f"The app was closed while run {run_id} was awaited. The run is kept in the store: open an app on it and ask "
+        f"for the result with `app.get({run_id!r})`."
+    )

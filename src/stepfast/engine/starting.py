@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from stepfast.engine.grouping import Grouper
+from stepfast.engine.swapping import slim_start
+from stepfast.engine.values import Values
 from stepfast.kernel.decisions import NewRun, Started
 from stepfast.kernel.errors import KeyReused, RowsRefused, StepfastError, StoreUnavailable
 from stepfast.kernel.ids import WorkerId
@@ -36,8 +38,11 @@ class Birth(NamedTuple):
 class Starter:
     """Stores new runs in grouped commits; `holder_for` names the worker that may take so many of a queue at birth."""
 
-    def __init__(self, store: Store, holder_for: Callable[[str, int], WorkerId | None]) -> None:
+    def __init__(
+        self, store: Store, holder_for: Callable[[str, int], WorkerId | None], values: Values | None = None
+    ) -> None:
         self._store = store
+        self._values = values
         self._holder_for = holder_for
         self._group = Grouper(self._commit, lambda order: len(order.run.input))
 
@@ -46,6 +51,16 @@ class Starter:
 
     async def close(self) -> None:
         await self._group.close()
+
+    async def put_away(self, page: Sequence[NewRun | StepfastError]) -> list[NewRun | StepfastError]:
+        """A page of starts whose large inputs are in the blob store; an error in the place of what it did not take."""
+        return [run if isinstance(run, StepfastError) else await self._slimmed(run) for run in page]
+
+    async def _slimmed(self, run: NewRun) -> NewRun | StepfastError:
+        try:
+            return run if self._values is None else await slim_start(self._values, run)
+        except StepfastError as error:
+            return error
 
     async def start_page(self, runs: Sequence[NewRun]) -> list[Started | StepfastError]:
         """Store a page of runs in one commit; where some are refused for their data, the others are stored without."""
@@ -66,10 +81,11 @@ class Starter:
         if len(self._group) >= MAX_WAITING:
             raise StoreUnavailable(f"{MAX_WAITING:,} starts already wait for the store. Try again later.")
         answer: asyncio.Future[Birth] = asyncio.get_running_loop().create_future()
-        self._group.add(Order(run, answer))
         try:
             # Not `wait_for`, which before Python 3.12 forgets a cancellation that comes together with the answer.
             async with asyncio.timeout(DEADLINE_S):
+                slimmed = run if self._values is None else await slim_start(self._values, run)
+                self._group.add(Order(slimmed, answer))
                 return await answer
         except TimeoutError:
             raise StoreUnavailable(

@@ -36,7 +36,7 @@ class ClaimLoop:
         self._codes = codes
         self._begin = begin
         self._cursors = dict.fromkeys(settings.queues, "")
-        self._suspects_wait = False
+        self.suspects_wait = False
         self._wake = asyncio.Event()
         self._taken = 0
         self.worker_id = WorkerId("")
@@ -49,14 +49,14 @@ class ClaimLoop:
 
     def slot_freed(self, queue: str) -> None:
         """A run has ended here: look if that is worth a claim."""
-        if self._suspects_wait or self._worth_a_claim(QueueRoom(queue, self._held.room(queue))):
+        if self.suspects_wait or self._worth_a_claim(QueueRoom(queue, self._held.room(queue))):
             self._wake.set()
 
     async def run(self) -> None:
         while True:
             self._wake.clear()
             try:
-                pause_ms = await self._look()
+                pause_ms = await self.look()
             except StepfastError as error:
                 log.warning("claim_failed", worker_id=self.worker_id, error=error)
                 pause_ms = self._settings.poll_ms
@@ -78,13 +78,13 @@ class ClaimLoop:
         await self._clock.sleep(pause_ms)
         self._wake.set()
 
-    async def _look(self) -> int:
+    async def look(self) -> int:
         """Fill the free slots; how long to rest before looking again (0: not at all)."""
         request = self._request()
         if request is None:
             return self._settings.poll_ms
         claimed = await self._store.claim(request)
-        self._suspects_wait = claimed.suspects_wait
+        self.suspects_wait = claimed.suspects_wait
         if claimed.runs:
             await self._take(claimed.runs)
             return 0
@@ -95,7 +95,7 @@ class ClaimLoop:
     def _request(self) -> Claim | None:
         rooms = self._held.rooms(self._cursors, self._most())
         # Suspects go first and in small company: while some wait, nothing is taken that would make it larger.
-        suspects = self._held.suspect_rooms() if self._suspects_wait else None
+        suspects = self._held.suspect_rooms() if self.suspects_wait else None
         if suspects is None:
             rooms = [room for room in rooms if self._worth_a_claim(room)]
         if not rooms or (suspects is not None and not any(suspects)):
@@ -116,10 +116,10 @@ class ClaimLoop:
         for run in runs:
             self._cursors[run.queue] = run.tenant
         self._taken += len(runs)
-        if self._most() <= 0:
-            self.spent.set()
         self.found_nothing.clear()
         await self._begin(runs)
+        if self._most() <= 0:
+            self.spent.set()
 
     def _pause_ms(self, claimed: Claimed) -> int:
         if claimed.next_due_at is None:

@@ -57,7 +57,7 @@ class Lease:
     async def take(self) -> None:
         """Announce a worker under an id of its own and begin to beat."""
         self.worker_id = WorkerId(new_id(self._clock.now(), secrets.randbits(RANDOM_BITS)))
-        await self._store.enrol(self._enrolment())
+        self._clock.follow(await self._store.enrol(self._enrolment()))
         self._answered_at = time.monotonic()
         self._beats_in_time = 0
         self._unknown = set()

@@ -1,15 +1,19 @@
-"""Upkeep: burying workers that are gone, and giving their runs back to the line."""
+"""Upkeep: burying workers that are gone, giving their runs back to the line, and ending what nobody else will."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 
+from stepfast.kernel.commands import Cancel, Changed, Request, TimeOut
 from stepfast.kernel.errors import LeaseLost, StepfastError
 from stepfast.kernel.exchange import DeadRun, Upkeep, UpkeepReport
+from stepfast.kernel.ids import RunId
 from stepfast.kernel.ports import Clock, Store
 from stepfast.log import Log
+from stepfast.worker.execute import out_of_time
 from stepfast.workflows import failures
 
 log = Log("upkeep")
@@ -17,6 +21,11 @@ log = Log("upkeep")
 RUNS_PER_PASS = 1_000
 # Passes of many workers spread out, and an idle worker stays below two statements a second with its polling.
 SPREAD = 0.3
+# One transaction locks all runs that it commands: few enough not to keep their holders waiting.
+COMMANDS_AT_ONCE = 100
+ACTOR = "stepfast"
+
+Change = Callable[[Sequence[Request]], Awaitable[list[Changed | StepfastError]]]
 
 
 class UpkeepLoop:
@@ -30,6 +39,7 @@ class UpkeepLoop:
         self.me: Callable[[], str] = str
         self.may_bury: Callable[[], bool] = lambda: True
         self.returned: Callable[[], None] = lambda: None
+        self.change: Change = store.change
         self.passes = 0
 
     async def run(self) -> None:
@@ -40,6 +50,8 @@ class UpkeepLoop:
     async def make_pass(self) -> UpkeepReport | None:
         try:
             report = await self._store.upkeep(self._request())
+            self._tell(report)
+            await self._carry_out([*map(_time_out, report.overdue), *map(_cancel_child, report.unjoined)])
         except StepfastError as error:
             log.warning("upkeep_failed", worker_id=self.me(), error=error)
             return None
@@ -48,15 +60,20 @@ class UpkeepLoop:
             await asyncio.sleep(1)
             return None
         self.passes += 1
-        self._tell(report)
         return report
 
+    async def _carry_out(self, requests: list[Request]) -> None:
+        """Command what a pass has left to do; a run that has moved on meanwhile is refused, and that is right."""
+        for start in range(0, len(requests), COMMANDS_AT_ONCE):
+            page = requests[start : start + COMMANDS_AT_ONCE]
+            answers = zip(page, await self.change(page), strict=True)
+            ended = Counter(request.command.name for request, answer in answers if isinstance(answer, Changed))
+            if ended:
+                log.warning("runs_ended", worker_id=self.me(), **ended)
+
     def _request(self) -> Upkeep:
-        failure = failures.describe(
-            LeaseLost(f"Its worker died {self._max_crashes} times while it executed nothing but this run.")
-        )
-        verdict = DeadRun(failures.to_text(failure), failure.type, failure.message)
-        return Upkeep(self.may_bury(), self._max_crashes, RUNS_PER_PASS, verdict)
+        error = LeaseLost(f"Its worker died {self._max_crashes} times while it executed nothing but this run.")
+        return Upkeep(self.may_bury(), self._max_crashes, RUNS_PER_PASS, _verdict(error))
 
     def _tell(self, report: UpkeepReport) -> None:
         for worker_id in report.buried:
@@ -64,3 +81,16 @@ class UpkeepLoop:
         if report.returned or report.failed:
             log.warning("runs_recovered", worker_id=self.me(), returned=len(report.returned), failed=len(report.failed))
             self.returned()
+
+
+def _time_out(run_id: RunId) -> Request:
+    return Request(run_id, TimeOut(_verdict(out_of_time(run_id))), actor=ACTOR)
+
+
+def _cancel_child(run_id: RunId) -> Request:
+    return Request(run_id, Cancel(), actor=ACTOR, reason="Its parent has ended, or no longer waits for it.")
+
+
+def _verdict(error: StepfastError) -> DeadRun:
+    failure = failures.describe(error)
+    return DeadRun(failures.to_text(failure), failure.type, failure.message)

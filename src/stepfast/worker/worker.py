@@ -9,9 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from stepfast.engine.committer import Committer
+from stepfast.engine.sweeping import Sweep
+from stepfast.engine.values import Values
 from stepfast.kernel.decisions import HeldRun, History, Joins
 from stepfast.kernel.errors import LeaseLost
-from stepfast.kernel.exchange import Beat
+from stepfast.kernel.exchange import Beat, Delivered
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.ports import Clock, Store
 from stepfast.kernel.views import OutcomeView
@@ -21,8 +23,10 @@ from stepfast.worker.execute import Executor, WorkerStops
 from stepfast.worker.held import HeldRuns
 from stepfast.worker.lease import Lease
 from stepfast.worker.settings import WorkerSettings
-from stepfast.worker.upkeep import UpkeepLoop
+from stepfast.worker.sweep import SweepLoop
+from stepfast.worker.upkeep import Change, UpkeepLoop
 from stepfast.workflows.context import Host
+from stepfast.workflows.limits import BodyThreads
 from stepfast.workflows.registry import Registry
 
 log = Log("worker")
@@ -46,6 +50,8 @@ class WorkerStats(NamedTuple):
 class Worker:
     """Executes the runs of some queues in this process, from `start` to `stop`."""
 
+    lease_kind: type[Lease] = Lease
+
     def __init__(
         self,
         store: Store,
@@ -54,19 +60,26 @@ class Worker:
         clock: Clock,
         settings: WorkerSettings,
         ended: Callable[[OutcomeView, Joins | None], None],
+        values: Values,
+        change: Change | None = None,
+        delivered: Callable[[RunId, Delivered], None] = lambda run_id, delivered: None,
     ) -> None:
         self._store = store
         self._registry = registry
         self._committer = committer
         self._settings = settings = settings.serving(registry.queues())
         self._threads = ThreadPoolExecutor(settings.slots * 2, thread_name_prefix="stepfast-workflow")
-        self._step_threads = ThreadPoolExecutor(settings.slots * 2, thread_name_prefix="stepfast-step")
-        host = Host(committer, clock, self._step_threads, settings.retry, store)
-        self._executor = Executor(committer, clock, host, self._threads, ended)
+        self._step_threads = BodyThreads(settings.slots * 2, thread_name_prefix="stepfast-step")
+        host = Host(
+            committer, clock, self._step_threads, settings.retry, store, values, change or store.change, delivered
+        )
+        self._executor = Executor(committer, clock, host, self._threads, ended, values)
         self._held = HeldRuns(settings)
-        self._lease = Lease(store, clock, settings, registry.codes)
+        self._lease = self.lease_kind(store, clock, settings, registry.codes)
         self._claims = ClaimLoop(store, clock, settings, self._held, registry.codes, self._begin_all)
         self._upkeep = UpkeepLoop(store, clock, settings.upkeep_ms, settings.max_crashes)
+        self._upkeep.change = change or store.change
+        self._sweep = SweepLoop(Sweep(store, values, clock), clock)
         self._executing: set[asyncio.Task[None]] = set()
         self._loops: list[asyncio.Task[None]] = []
         self._errands: set[asyncio.Task[None]] = set()
@@ -101,6 +114,7 @@ class Worker:
         self._loops = [
             loop.create_task(self._claims.run(), name="stepfast-claims"),
             loop.create_task(self._upkeep.run(), name="stepfast-upkeep"),
+            loop.create_task(self._sweep.run(), name="stepfast-sweep"),
             loop.create_task(self._lease.watch(), name="stepfast-lease"),
         ]
 
@@ -140,6 +154,11 @@ class Worker:
         if self._executing:
             self._drop_all("the store did not take them back in time")
             await asyncio.wait(self._executing, timeout=HAND_BACK_S)
+
+    async def finish_all(self) -> None:
+        """Wait until every run that is held now has ended, waits or is handed back."""
+        while under_way := [*self._executing, *self._errands]:
+            await asyncio.wait(under_way)
 
     def wake(self) -> None:
         """Something may be ready: look now rather than at the next poll."""

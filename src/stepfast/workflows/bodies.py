@@ -8,7 +8,6 @@ import functools
 import inspect
 import json
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from typing import Any, NamedTuple
 
 from stepfast.kernel.decisions import CallId, HeldRun
@@ -17,6 +16,7 @@ from stepfast.kernel.errors import StepFailed
 from stepfast.kernel.events import Event
 from stepfast.kernel.retry import Retry
 from stepfast.workflows.codec import ArgumentsCodec, ValueCodec
+from stepfast.workflows.limits import UNLIMITED, BodyThreads, Limits
 
 Key = str | Sequence[str] | Callable[..., object]
 
@@ -54,26 +54,41 @@ class StepBody:
     """What a step is, apart from how it is called: its function, the types around it, and its policies."""
 
     def __init__(
-        self, function: Callable[..., Any], name: str, retry: Retry | None, key: Key | None, queue: str | None = None
+        self,
+        function: Callable[..., Any],
+        name: str,
+        retry: Retry | None,
+        key: Key | None,
+        queue: str | None = None,
+        limits: Limits = UNLIMITED,
     ) -> None:
         self.function = function
         self.name = name
         self.retry = retry
         self.queue = queue
+        self.limits = limits
         self.is_async = inspect.iscoroutinefunction(function)
         self.arguments = ArgumentsCodec(function, f"step {name!r}")
         self.result = ValueCodec.for_result(function, f"the result of step {name!r}")
         self._key = _key_function(key)
 
-    async def invoke(self, arguments: dict[str, Any], info: StepInfo, threads: Executor) -> Any:
-        """Run the body: a coroutine here, a plain function in a thread."""
+    async def invoke(
+        self, arguments: dict[str, Any], info: StepInfo, threads: BodyThreads, begun: Callable[[], None] | None = None
+    ) -> Any:
+        """Run the body, a coroutine here, a plain function in a thread; `begun` is called when it really begins."""
         current_step.set(info)
-        if self.is_async:
-            return await self.arguments.apply(self.function, arguments)
-        call = functools.partial(contextvars.copy_context().run, self._in_thread, arguments)
-        return await asyncio.get_running_loop().run_in_executor(threads, call)
+        if not self.is_async:
+            tell = begun and functools.partial(asyncio.get_running_loop().call_soon_threadsafe, begun)
+            return await threads.run(
+                functools.partial(contextvars.copy_context().run, self._in_thread, arguments, tell)
+            )
+        if begun is not None:
+            begun()
+        return await self.arguments.apply(self.function, arguments)
 
-    def _in_thread(self, arguments: dict[str, Any]) -> Any:
+    def _in_thread(self, arguments: dict[str, Any], begun: Callable[[], object] | None) -> Any:
+        if begun is not None:
+            begun()
         try:
             return self.arguments.apply(self.function, arguments)
         except StopIteration as error:

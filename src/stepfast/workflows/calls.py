@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
-from concurrent.futures import Future as ThreadFuture
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stepfast.kernel.decisions import CallId, Record
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.states import StepState
 from stepfast.workflows import failures
-from stepfast.workflows.branches import Branch
+from stepfast.workflows.branches import Branch, ThreadAnswer
 from stepfast.workflows.codec import digest
+from stepfast.workflows.loop import CallAnswer
 
 if TYPE_CHECKING:
     from stepfast.workflows.context import RunContext
 
-Answer = asyncio.Future[Any] | ThreadFuture[Any]
+Answer = CallAnswer | ThreadAnswer
 
 
 class Operation(Protocol):
@@ -36,6 +35,10 @@ class Operation(Protocol):
         """A recorded value, restored."""
         ...
 
+    def recalled(self, asked: Asked, record: Record) -> None:
+        """Its result is about to be handed out from its record."""
+        ...
+
     def begin(self, asked: Asked, record: Record | None) -> None:
         """Do it; `record` is what is known of it so far, if it has begun before and not ended."""
         ...
@@ -45,7 +48,7 @@ class Operation(Protocol):
         ...
 
     def abandon(self, asked: Asked, record: Record) -> None:
-        """The code called it off before it was taken up again; `record` is what is known of it."""
+        """The code called it off before it was taken up again, or handed out; `record` is what is known of it."""
         ...
 
     def drop(self) -> None:

@@ -4,144 +4,246 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from stepfast.kernel.decisions import Joins, NewRun, OpenWait, Wait
-from stepfast.kernel.errors import RunCancelled, RunFailed, StepfastError
+from stepfast.kernel import rules
+from stepfast.kernel.blobs import is_reference
+from stepfast.kernel.decisions import CallId, HeldRun, Joins, NewRun, OpenWait, Wait
+from stepfast.kernel.durations import Instant
+from stepfast.kernel.errors import RunCancelled, RunFailed
 from stepfast.kernel.ids import RANDOM_BITS, RunId, new_id
 from stepfast.kernel.states import RunState, WaitKind
 from stepfast.kernel.views import OutcomeView
 from stepfast.workflows import failures
-from stepfast.workflows.codec import ValueCodec, digest
+from stepfast.workflows.calls import Asked
+from stepfast.workflows.codec import ArgumentsCodec, ValueCodec, digest
 from stepfast.workflows.joins import Join, Outcome
 from stepfast.workflows.wait_calls import WaitCall
 
+# What one commit starts, and one read brings.
+PAGE = 1_000
 
+Ended = list[tuple[int, OutcomeView]]
+"""The children that have ended, by their index."""
+
+
+@dataclass(frozen=True, slots=True)
 class ChildKind:
-    """What children are runs of: a workflow, or a step on its own."""
+    """What children are runs of: a workflow, or a step on its own.
 
-    def __init__(
-        self, kind: str, name: str, version: int, code: str, queue: str, priority: int, result: ValueCodec
-    ) -> None:
-        self.kind = kind
-        self.name = name
-        self.version = version
-        self.code = code
-        self.queue = queue
-        self.priority = priority
-        self.result = result
+    Without a `queue` they stand in their parent's. Without a `code` they have their parent's: a worker that can execute
+    the parent has the step that it spreads out, and need not announce each of its steps.
+    """
+
+    kind: str
+    name: str
+    version: int
+    code: str | None
+    queue: str | None
+    priority: int
+    arguments: ArgumentsCodec
+    result: ValueCodec
+    timeout_ms: int | None = None
+
+    def error_of(self, outcome: OutcomeView) -> BaseException:
+        """What a child that did not complete is for its parent."""
+        # A step that ran elsewhere fails with its own error, as if it had run here.
+        if self.kind == "step" and outcome.error is not None and outcome.state is RunState.FAILED:
+            return failures.revive(failures.from_text(outcome.error))
+        if outcome.state is RunState.CANCELLED:
+            return RunCancelled(f"Child run {outcome.run_id} was cancelled.")
+        failure = failures.from_text(outcome.error or "{}")
+        error = RunFailed(f"Child run {outcome.run_id} failed with {failure.type}: {failure.message}")
+        error.__cause__ = failures.revive(failure)
+        return error
+
+    def input_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """The arguments of one child as text."""
+        return self.arguments.restore(self.arguments.bind(args, kwargs))[0]
 
 
 class ChildrenCall(WaitCall):
-    """Starts children, and waits until their join is decided: met, no longer possible, or all have ended."""
+    """Starts children, and waits until their join is decided: met, no longer possible, or all have ended.
+
+    They are started page by page toward one group, each page whole: the first with the wait, the others after it.
+    """
 
     wait_kind = WaitKind.CHILDREN
     kind = "children"
 
     def __init__(self, child: ChildKind, inputs: Sequence[str], join: Join) -> None:
-        super().__init__(child.code, f"[{','.join(inputs)}]", None)
+        super().__init__(child.name, _as_list(inputs), None)
         self.name = child.name
         self._child = child
         self._inputs = inputs
         self._join = join
-        self._reading = False
+        self._is_working = False
+
+    def counted_of(self, stored: str) -> str:
+        arguments = self._child.arguments
+        return _as_list(arguments.encode(arguments.decode(json.dumps(each))) for each in json.loads(stored))
 
     def wait(self) -> Wait:
         join = self._join
-        return Wait(0, self.wait_kind, self._child.code, self.asked.call, None, join.need, join.spare, join.settles)
+        return Wait(0, self.wait_kind, self._code, self.asked.call, None, join.need, join.spare, join.total)
 
     def children(self) -> list[NewRun]:
-        return [self._new_run(run_id, text) for run_id, text in zip(self._ids(), self._inputs, strict=True)]
+        return self._page(0, wait_id=0)
 
-    def _new_run(self, run_id: RunId, text: str) -> NewRun:
-        parent, child = self.asked.context.run, self._child
-        return NewRun(
-            run_id=run_id,
-            tenant=parent.tenant,
-            workflow=child.name,
-            version=child.version,
-            kind=child.kind,
-            queue=child.queue,
-            code=child.code,
-            priority=child.priority,
-            input=text,
-            digest=digest(text),
-            joins=Joins(parent.run_id, 0),
-            actor=parent.actor,
-            correlation_id=parent.correlation_id or parent.run_id,
-            causation_id=parent.run_id,
-            subject=parent.subject,
-        )
+    @property
+    def _code(self) -> str:
+        return code_of(self.asked, self._child)
 
-    def _ids(self) -> list[RunId]:
-        """Ids that follow from the call and its recorded moment: the same whoever asks again."""
-        run, address = self.asked.context.run, self.asked.call.address
-        seed = f"{run.run_id}:{run.generation}:{address}"
-        return [RunId(new_id(self._started_at, _bits(f"{seed}:{index}"))) for index in range(len(self._inputs))]
+    def _page(self, start: int, wait_id: int) -> list[NewRun]:
+        page = slice(start, start + PAGE)
+        inputs = zip(self.run_ids[page], self._inputs[page], strict=True)
+        return [new_child(self.asked, self._child, run_id, text, wait_id) for run_id, text in inputs]
+
+    @cached_property
+    def run_ids(self) -> list[RunId]:
+        """The children's ids, which follow from the call and its recorded moment: the same whoever asks again."""
+        run, call, at = self.asked.context.run, self._opened_as, self._started_at
+        return [child_id(run, call, at, index) for index in range(len(self._inputs))]
+
+    def await_(self, wait: OpenWait) -> None:
+        if len(self._inputs) > PAGE and not wait.is_joined:
+            self._is_working = True
+            self.asked.context.busy.add(self.asked.call)
+            self._errand = self.asked.context.run_errand(self._start_rest(wait.wait_id), "stepfast-children")
+        super().await_(wait)
+
+    async def _start_rest(self, wait_id: int) -> None:
+        started = await self._started_before() if self._is_stored else PAGE
+        while started < len(self._inputs) and not self._ending and not self._is_decided(wait_id):
+            page = self._page(started, wait_id)
+            started += len(page)
+            asked = self.asked
+            now = asked.context.host.clock.now()
+            if not await asked.context.saved(rules.start_more(asked.context.run, asked.call, page, started, now)):
+                return
+        if not self._ending:
+            self._is_working = False
+            self.asked.context.busy.discard(self.asked.call)
+            self._look()
+            self.asked.context.kick()
+
+    async def _started_before(self) -> int:
+        """How many an earlier holder has started: of a page that was started, the first child is there."""
+        context = self.asked.context
+        for start in reversed(range(PAGE, len(self._inputs), PAGE)):
+            if await context.host.store.run(context.run.tenant, self.run_ids[start]) is not None:
+                return start + PAGE
+        return PAGE
+
+    def _is_decided(self, wait_id: int) -> bool:
+        wait = self.asked.context.mailbox.wait(wait_id)
+        return wait is not None and wait.is_joined
 
     def check(self, wait: OpenWait) -> None:
-        if wait.is_joined and not self._reading:
-            self._reading = True
-            context = self.asked.context
-            context.busy.add(self.asked.call)
-            context.outer.create_task(self._read_outcomes(), name="stepfast-join")
+        if wait.is_joined and not self._is_working:
+            self.read()
+
+    def read(self) -> None:
+        """The join is decided: read how the children ended, and conclude."""
+        self._is_working = True
+        self.asked.context.busy.add(self.asked.call)
+        self._errand = self.asked.context.run_errand(self._read_outcomes(), "stepfast-join")
 
     async def _read_outcomes(self) -> None:
-        ids, context = self._ids(), self.asked.context
-        try:
-            outcomes = await context.host.store.outcomes(ids)
-        except StepfastError as error:
-            context.stop(error)
-            return
-        ended = [(index, outcomes[run_id]) for index, run_id in enumerate(ids) if run_id in outcomes]
+        ended: Ended = []
+        for start in range(0, len(self.run_ids), PAGE):
+            page = self.run_ids[start : start + PAGE]
+            outcomes = await self.asked.context.host.store.outcomes(page)
+            found = [(start + index, outcomes[run_id]) for index, run_id in enumerate(page) if run_id in outcomes]
+            ended += [(index, await self._whole(outcome)) for index, outcome in found]
         if not self._ending:
-            self._conclude(ended)
+            self.conclude(ended)
 
-    def _conclude(self, ended: list[tuple[int, OutcomeView]]) -> None:
+    async def _whole(self, outcome: OutcomeView) -> OutcomeView:
+        """A child's outcome with its value, also when that is large."""
+        if not is_reference(outcome.value):
+            return outcome
+        context = self.asked.context
+        (value,) = await context.host.values.resolve(context.run.tenant, outcome.run_id, [outcome.value])
+        return outcome._replace(value=value)
+
+    def conclude(self, ended: Ended) -> None:
+        """End the call with what the join gives."""
         good = [outcome for _, outcome in ended if outcome.state is RunState.COMPLETED]
         if self._join.settles:
-            self.end(json.dumps([_settled(outcome) for _, outcome in ended]))
+            self.end(json.dumps([self._settled(index, outcome) for index, outcome in ended]))
         elif len(good) >= self._join.need:
-            self.end(f"[{','.join(outcome.value or 'null' for outcome in good[: self._join.need])}]")
+            self.end(_as_list(outcome.value or "null" for outcome in good[: self._join.need]))
         else:
             failed = next(outcome for _, outcome in ended if outcome.state is not RunState.COMPLETED)
-            self.fail(self._error_of(failed))
+            self.fail(self._child.error_of(failed))
 
-    def _error_of(self, outcome: OutcomeView) -> BaseException:
-        # A step that ran elsewhere fails with its own error, as if it had run here.
-        if self._child.kind == "step" and outcome.error is not None:
-            return failures.revive(failures.from_text(outcome.error))
-        return _error_of(outcome)
+    def _settled(self, index: int, outcome: OutcomeView) -> dict[str, Any]:
+        if outcome.state is RunState.COMPLETED:
+            return {"index": index, "ok": True, "value": outcome.value or "null"}
+        error = failures.to_text(failures.describe(self._child.error_of(outcome)))
+        return {"index": index, "ok": False, "error": error}
 
     def value_of(self, text: str) -> Any:
         stored = json.loads(text)
         if self._join.settles:
-            return [self._outcome(item) for item in stored]
+            return [self.outcome_of(item) for item in stored]
         values = [self._child.result.decode(json.dumps(item)) for item in stored]
         return values[0] if self._join.single else values
 
-    def _outcome(self, item: dict[str, Any]) -> Outcome[Any]:
+    def outcome_of(self, item: dict[str, Any]) -> Outcome[Any]:
+        """The outcome of one child, as recorded."""
         if item["ok"]:
             return Outcome(True, self._child.result.decode(item["value"]))
         return Outcome(False, error=failures.revive(failures.from_text(item["error"])))
 
 
-def _settled(outcome: OutcomeView) -> dict[str, Any]:
-    if outcome.state is RunState.COMPLETED:
-        return {"ok": True, "value": outcome.value or "null"}
-    return {"ok": False, "error": failures.to_text(failures.describe(_error_of(outcome)))}
+class PageCall(ChildrenCall):
+    """Some of the children of a larger join: gives the outcomes of those that have ended, by their index."""
+
+    def value_of(self, text: str) -> dict[int, Outcome[Any]]:
+        return {item["index"]: self.outcome_of(item) for item in json.loads(text)}
 
 
-def _error_of(outcome: OutcomeView) -> Exception:
-    if outcome.state is RunState.CANCELLED:
-        return RunCancelled(f"Child run {outcome.run_id} was cancelled.")
-    failure = failures.from_text(outcome.error or "{}")
-    error = RunFailed(f"Child run {outcome.run_id} failed with {failure.type}: {failure.message}")
-    error.__cause__ = failures.revive(failure)
-    return error
+def new_child(asked: Asked, child: ChildKind, run_id: RunId, text: str, wait_id: int, leave: bool = False) -> NewRun:
+    """A child of the run that asks, toward one of its groups."""
+    parent = asked.context.run
+    return NewRun(
+        run_id=run_id,
+        tenant=parent.tenant,
+        workflow=child.name,
+        version=child.version,
+        kind=child.kind,
+        queue=child.queue or parent.queue,
+        code=code_of(asked, child),
+        priority=child.priority,
+        input=text,
+        digest=digest(text),
+        timeout_ms=child.timeout_ms,
+        joins=Joins(parent.run_id, wait_id),
+        leave=leave,
+        actor=parent.actor,
+        correlation_id=parent.correlation_id or parent.run_id,
+        causation_id=parent.run_id,
+        subject=parent.subject,
+    )
 
 
-def _bits(seed: str) -> int:
+def code_of(asked: Asked, child: ChildKind) -> str:
+    """What a worker must have to execute a child of the run that asks."""
+    parent = asked.context.run
+    return child.code or f"{parent.workflow}@{parent.version}"
+
+
+def child_id(run: HeldRun, call: CallId, started_at: Instant, index: int = 0) -> RunId:
+    """The id of a child that a call starts: it follows from the call, so that whoever asks again finds it again."""
+    seed = f"{run.run_id}:{run.generation}:{call.address}:{index}"
     wide = hashlib.blake2b(seed.encode(), digest_size=16).digest()
-    return int.from_bytes(wide, "big") >> 128 - RANDOM_BITS
+    return RunId(new_id(started_at, int.from_bytes(wide, "big") >> 128 - RANDOM_BITS))
+
+
+def _as_list(texts: Iterable[str]) -> str:
+    return f"[{','.join(texts)}]"

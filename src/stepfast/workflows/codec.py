@@ -28,7 +28,7 @@ from stepfast.workflows.culprits import (
     unwritable,
 )
 
-MAX_VALUE_BYTES = 16 * 1024 * 1024
+MAX_VALUE_BYTES = 64 * 1024 * 1024
 CONFIG: dict[str, Any] = {"ser_json_bytes": "base64", "val_json_bytes": "base64"}
 # By default pydantic writes null for NaN, and the loss could not be seen.
 WRITER_CONFIG: dict[str, Any] = {"ser_json_inf_nan": "constants"}

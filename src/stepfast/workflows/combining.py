@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
-from contextlib import asynccontextmanager
+from asyncio import events
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
+from types import TracebackType
 from typing import Any, Literal, TypeVar, overload
 
-from stepfast.kernel.durations import Duration
-from stepfast.kernel.errors import Invalid, WaitTimeout
-from stepfast.workflows.child_calls import ChildKind, ChildrenCall
-from stepfast.workflows.codec import ArgumentsCodec
+from stepfast.kernel.durations import Duration, span_ms
+from stepfast.kernel.errors import Invalid, StepFailed, WaitTimeout, WrongCall
+from stepfast.workflows.branches import Deadline, ThreadCode, thread_code
+from stepfast.workflows.child_calls import ChildKind, ChildrenCall, PageCall
 from stepfast.workflows.functions import AsyncWorkflow, SyncWorkflow, child_kind
-from stepfast.workflows.joins import Join, JoinSpec, Outcome, join_of
-from stepfast.workflows.steps import AsyncStep, SyncStep, step_kind
+from stepfast.workflows.joins import Join, JoinSpec, Outcome, Tally, join_of
+from stepfast.workflows.loop import RunLoop
+from stepfast.workflows.steps import AsyncStep, SyncStep, spread_kind, step_kind
+from stepfast.workflows.wait_calls import SleepCall
 from stepfast.workflows.waiting import ask, sleep
 
-# What one commit starts: a row for each, and one wait for all of them.
-CHILDREN_AT_ONCE = 1_000
+# With `at_once` children are started in so many groups side by side: the next begins when one of them has ended. With
+# more of them a slow child keeps fewer places empty, and their parent is claimed more often.
+GROUPS_AT_ONCE = 8
 
 T = TypeVar("T")
 
-Each = (
+Function = (
     AsyncStep[..., T]
     | SyncStep[..., T]
     | AsyncWorkflow[..., T]
@@ -29,120 +34,238 @@ Each = (
     | Callable[[Any], Coroutine[Any, Any, T]]
 )
 
-
-@overload
-async def each(
-    function: Each[T], items: Iterable[Any], at_once: int | None = None, join: Literal["all"] = "all"
-) -> list[T]: ...
+Items = Iterable[Any]
+Outcomes = Mapping[int, Outcome[Any]]
 
 
-@overload
-async def each(
-    function: Each[T], items: Iterable[Any], at_once: int | None = None, *, join: Literal["settled"]
-) -> list[Outcome[T]]: ...
-
-
-@overload
-async def each(function: Each[T], items: Iterable[Any], at_once: int | None = None, *, join: Literal["any"]) -> T: ...
-
-
-@overload
-async def each(function: Each[T], items: Iterable[Any], at_once: int | None = None, *, join: int) -> list[T]: ...
-
-
-@overload
-async def each(function: Each[T], items: Iterable[Any], at_once: int | None = None, *, join: str) -> Any: ...
-
-
-async def each(
-    function: Any,
-    items: Iterable[Any],
-    at_once: int | None = None,
-    join: JoinSpec = "all",
-) -> Any:
+class Each:
     """Call a step or a workflow for every item, at most `at_once` at a time, until the join is decided.
 
     "all" gives the results in the items' order and raises the first failure, "any" the first result, a number or a
-    percentage so many results, "settled" an `Outcome` for every item. For a workflow, and for a step with a queue of
-    its own, each item is a run of its own.
+    percentage so many results, "settled" an `Outcome` for every item. For a workflow, for a step with a queue of its
+    own, and with `spread`, each item is a run of its own, which any worker may take.
+
+    `await each(score, clauses)` in an `async def` workflow, `each.sync(score, clauses)` in a `def` workflow.
     """
+
+    @overload
+    def __call__(
+        self,
+        function: Function[T],
+        items: Items,
+        at_once: int | None = None,
+        join: Literal["all"] = "all",
+        spread: bool = False,
+    ) -> Coroutine[Any, Any, list[T]]: ...
+
+    @overload
+    def __call__(
+        self,
+        function: Function[T],
+        items: Items,
+        at_once: int | None = None,
+        *,
+        join: Literal["settled"],
+        spread: bool = False,
+    ) -> Coroutine[Any, Any, list[Outcome[T]]]: ...
+
+    @overload
+    def __call__(
+        self,
+        function: Function[T],
+        items: Items,
+        at_once: int | None = None,
+        *,
+        join: Literal["any"],
+        spread: bool = False,
+    ) -> Coroutine[Any, Any, T]: ...
+
+    @overload
+    def __call__(
+        self, function: Function[T], items: Items, at_once: int | None = None, *, join: int, spread: bool = False
+    ) -> Coroutine[Any, Any, list[T]]: ...
+
+    @overload
+    def __call__(
+        self, function: Function[T], items: Items, at_once: int | None = None, *, join: str, spread: bool = False
+    ) -> Coroutine[Any, Any, Any]: ...
+
+    def __call__(
+        self,
+        function: Any,
+        items: Items,
+        at_once: int | None = None,
+        join: JoinSpec = "all",
+        spread: bool = False,
+    ) -> Coroutine[Any, Any, Any]:
+        _refuse_in_thread("each")
+        return _each(function, items, at_once, join, spread)
+
+    @overload
+    def sync(
+        self,
+        function: Function[T],
+        items: Items,
+        at_once: int | None = None,
+        join: Literal["all"] = "all",
+        spread: bool = False,
+    ) -> list[T]: ...
+
+    @overload
+    def sync(
+        self,
+        function: Function[T],
+        items: Items,
+        at_once: int | None = None,
+        *,
+        join: Literal["settled"],
+        spread: bool = False,
+    ) -> list[Outcome[T]]: ...
+
+    @overload
+    def sync(
+        self,
+        function: Function[T],
+        items: Items,
+        at_once: int | None = None,
+        *,
+        join: Literal["any"],
+        spread: bool = False,
+    ) -> T: ...
+
+    @overload
+    def sync(
+        self, function: Function[T], items: Items, at_once: int | None = None, *, join: int, spread: bool = False
+    ) -> list[T]: ...
+
+    @overload
+    def sync(
+        self, function: Function[T], items: Items, at_once: int | None = None, *, join: str, spread: bool = False
+    ) -> Any: ...
+
+    def sync(
+        self,
+        function: Any,
+        items: Items,
+        at_once: int | None = None,
+        join: JoinSpec = "all",
+        spread: bool = False,
+    ) -> Any:
+        """The same in a `def` workflow: blocks until the join is decided."""
+        return _thread_for("each").run(partial(_each, function, items, at_once, join, spread))
+
+
+each = Each()
+
+
+async def _each(function: Any, items: Items, at_once: int | None, spec: JoinSpec, spread: bool) -> Any:
     given = list(items)
     if at_once is not None and at_once < 1:
         raise Invalid(f"at_once is {at_once!r}; it must be at least 1.")
-    wanted = join_of(join, len(given))
+    join = join_of(spec, len(given))
     if not given:
         return []
+    child = _child_of(function, spread)
+    if child is None:
+        calls = [partial(_one, _call_of(function), index, item) for index, item in enumerate(given)]
+        return await _until_decided(calls, at_once or len(calls), join)
+    inputs = [child.input_of((item,), {}) for item in given]
+    if at_once is None or at_once >= len(inputs):
+        return await ask("each", ChildrenCall(child, inputs, join))
+    size = max(1, at_once // GROUPS_AT_ONCE)
+    starts = range(0, len(inputs), size)
+    pages = [partial(_page, child, start, inputs[start : start + size], join) for start in starts]
+    return await _until_decided(pages, at_once // size, join)
+
+
+def _child_of(function: Any, spread: bool) -> ChildKind | None:
+    """What each item is a run of; None: each is called in this run."""
     if isinstance(function, AsyncWorkflow | SyncWorkflow):
-        definition = function.workflow
-        return await _each_as_children(child_kind(definition), definition.arguments, given, at_once, wanted)
-    if isinstance(function, AsyncStep | SyncStep) and function.body.queue is not None:
-        return await _each_as_children(step_kind(function.body), function.body.arguments, given, at_once, wanted)
-    return await _each_inline(_call_of(function), given, at_once, wanted)
+        return child_kind(function.workflow)
+    if isinstance(function, AsyncStep | SyncStep):
+        if function.body.queue is not None:
+            return step_kind(function.body)
+        return spread_kind(function.body) if spread else None
+    if spread:
+        raise Invalid(f"each(..., spread=True) takes a step or a workflow; {function!r} is neither. Mark it @step.")
+    return None
 
 
 def _call_of(function: Any) -> Callable[[Any], Awaitable[Any]]:
+    if not callable(function):
+        raise Invalid(f"each() takes a step, a workflow or an `async def` function; {function!r} is none of them.")
     call: Callable[[Any], Awaitable[Any]] = function.aio if isinstance(function, SyncStep) else function
     return call
 
 
-async def _each_inline(call: Callable[[Any], Awaitable[Any]], items: list[Any], at_once: int | None, join: Join) -> Any:
-    room = asyncio.Semaphore(at_once or len(items))
-
-    async def perform(item: Any) -> Any:
-        async with room:
-            return await call(item)
-
-    tasks = [asyncio.ensure_future(perform(item)) for item in items]
+async def _one(call: Callable[[Any], Awaitable[Any]], index: int, item: Any) -> Outcomes:
     try:
-        await _until_decided(tasks, join)
+        return {index: Outcome(True, await call(item))}
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        error = StepFailed(f"The code for item {index} was cancelled from inside.", type_name="CancelledError")
+        return {index: Outcome(False, error=error)}
+    except Exception as error:  # noqa: BLE001 - the join decides what an item's failure means
+        return {index: Outcome(False, error=error)}
+
+
+async def _page(child: ChildKind, start: int, inputs: Sequence[str], join: Join) -> Outcomes:
+    outcomes = await ask("each", PageCall(child, inputs, join.of_page(len(inputs))))
+    return {start + index: outcome for index, outcome in outcomes.items()}
+
+
+async def _until_decided(calls: Sequence[Callable[[], Awaitable[Outcomes]]], at_once: int, join: Join) -> Any:
+    tally, room = Tally(join), asyncio.Semaphore(at_once)
+    decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def perform(call: Callable[[], Awaitable[Outcomes]]) -> None:
+        async with room:
+            tally.add(await call())
+        if tally.is_decided and not decided.done():
+            decided.set_result(None)
+
+    def performed(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None and not decided.done():
+            decided.set_exception(error)
+
+    tasks = [asyncio.ensure_future(perform(call)) for call in calls]
+    for task in tasks:
+        task.add_done_callback(performed)
+    try:
+        await decided
     finally:
         for task in tasks:
             task.cancel()
-    return _joined(tasks, join)
+    return tally.result()
 
 
-async def _until_decided(tasks: Sequence[asyncio.Future[Any]], join: Join) -> None:
-    waiting = set(tasks)
-    while waiting:
-        _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        ended = [task for task in tasks if task.done()]
-        good = sum(task.exception() is None for task in ended)
-        if good >= join.need or len(ended) - good > join.spare:
-            return
+class Race:
+    """The first of several durable calls to end: its name and its value; the others are called off.
+
+    `await race(paid=receive("paid"), late=sleep("24h"))` in an `async def` workflow; in a `def` workflow the calls are
+    made by the race itself: `race.sync(paid=lambda: receive("paid"), late=lambda: sleep("24h"))`.
+    """
+
+    def __call__(self, **calls: Awaitable[Any]) -> Coroutine[Any, Any, tuple[str, Any]]:
+        _refuse_in_thread("race")
+        return _race(calls)
+
+    def sync(self, **calls: Callable[[], Awaitable[Any]]) -> tuple[str, Any]:
+        """The same in a `def` workflow: blocks until one has ended."""
+
+        async def race() -> tuple[str, Any]:
+            return await _race({name: call() for name, call in calls.items()})
+
+        winner: tuple[str, Any] = _thread_for("race").run(race)
+        return winner
 
 
-def _joined(tasks: Sequence[asyncio.Future[Any]], join: Join) -> Any:
-    ended = [task for task in tasks if task.done() and not task.cancelled()]
-    if join.settles:
-        return [Outcome(True, task.result()) if not task.exception() else _failed(task) for task in ended]
-    good = [task.result() for task in ended if task.exception() is None]
-    if len(good) < join.need:
-        raise next(error for task in ended if (error := task.exception()) is not None)
-    return good[0] if join.single else good[: join.need]
+race = Race()
 
 
-def _failed(task: asyncio.Future[Any]) -> Outcome[Any]:
-    return Outcome(False, error=task.exception())
-
-
-async def _each_as_children(
-    child: ChildKind, arguments: ArgumentsCodec, items: list[Any], at_once: int | None, join: Join
-) -> Any:
-    inputs = [arguments.restore(arguments.bind((item,), {}))[0] for item in items]
-    size = min(at_once or len(items), CHILDREN_AT_ONCE)
-    if len(items) <= size:
-        return await ask("each", ChildrenCall(child, inputs, join))
-    if not (join.settles or join.need == join.total):
-        raise Invalid(f'A join of some of {len(items):,} children takes at most {size:,}; use "all" or "settled".')
-    pages = [inputs[start : start + size] for start in range(0, len(inputs), size)]
-    calls = [ChildrenCall(child, page, join_of("settled" if join.settles else "all", len(page))) for page in pages]
-    if at_once is not None:
-        return [value for call in calls for value in await ask("each", call)]
-    return [value for values in await asyncio.gather(*(ask("each", call) for call in calls)) for value in values]
-
-
-async def race(**calls: Awaitable[Any]) -> tuple[str, Any]:
-    """The first of several durable calls to end: its name and its value; the others are called off."""
+async def _race(calls: Mapping[str, Awaitable[Any]]) -> tuple[str, Any]:
     if not calls:
         raise Invalid("race() needs at least one call, as in race(paid=receive('paid'), late=sleep('24h')).")
     tasks = {asyncio.ensure_future(call): name for name, call in calls.items()}
@@ -155,27 +278,72 @@ async def race(**calls: Awaitable[Any]) -> tuple[str, Any]:
     return tasks[first], first.result()
 
 
-@asynccontextmanager
-async def timeout(duration: Duration) -> AsyncIterator[None]:
-    """Call off what is inside when it takes longer, durably: the time counts from the first entry, over every park."""
-    task = asyncio.current_task()
-    assert task is not None
-    expired, inside, cancelling = False, True, task.cancelling()
+class Timeout:
+    """Calls off what is inside when it takes longer; raises WaitTimeout."""
 
-    def expire(timer: asyncio.Future[Any]) -> None:
-        nonlocal expired
-        if inside and not timer.cancelled() and timer.exception() is None:
-            expired = True
-            task.cancel()
+    def __init__(self, duration: Duration) -> None:
+        self._duration = duration
+        self._span_ms = span_ms(duration, "The duration of timeout")
+        self._deadline: Deadline | None = None
+        self._timer: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._cancelling = 0
+        self._is_over = False
 
-    timer = asyncio.ensure_future(sleep(duration))
-    timer.add_done_callback(expire)
-    try:
-        yield
-    except BaseException as error:
-        if expired and task.uncancel() <= cancelling and isinstance(error, asyncio.CancelledError):
-            raise WaitTimeout(f"What was to be done within {duration} took longer.") from None
-        raise
-    finally:
-        inside = False
-        timer.cancel()
+    async def __aenter__(self) -> None:
+        self._task = asyncio.current_task()
+        assert self._task is not None
+        self._cancelling = self._task.cancelling()
+        self._timer = asyncio.ensure_future(sleep(self._duration))
+        self._timer.add_done_callback(self._expire)
+
+    def _expire(self, timer: asyncio.Future[None]) -> None:
+        if self._task is not None and not timer.cancelled() and timer.exception() is None:
+            self._is_over = True
+            self._task.cancel()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        task, self._task = self._task, None
+        assert task is not None
+        assert self._timer is not None
+        self._timer.cancel()
+        if self._is_over and task.uncancel() <= self._cancelling and isinstance(error, asyncio.CancelledError):
+            raise self._error() from None
+
+    def __enter__(self) -> None:
+        if isinstance(events._get_running_loop(), RunLoop):
+            raise WrongCall("In an `async def` workflow write `async with timeout(...)`.")
+        self._deadline = _thread_for("timeout").within(SleepCall(self._span_ms), self._error())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._deadline is not None
+        self._deadline.end()
+
+    def _error(self) -> WaitTimeout:
+        return WaitTimeout(f"What was to be done within {self._duration} took longer.")
+
+
+def timeout(duration: Duration) -> Timeout:
+    """Call off what is inside when it takes longer, durably: the time counts from the first entry, over every park.
+
+    `async with timeout("5m"):` in an `async def` workflow, `with timeout("5m"):` in a `def` workflow.
+    """
+    return Timeout(duration)
+
+
+def _refuse_in_thread(name: str) -> None:
+    if events._get_running_loop() is None and thread_code() is not None:
+        raise WrongCall(f"{name}(...) is for `async def` workflows: in a `def` workflow call {name}.sync(...).")
+
+
+def _thread_for(name: str) -> ThreadCode:
+    loop, thread = events._get_running_loop(), thread_code()
+    if isinstance(loop, RunLoop):
+        raise WrongCall(f"{name}.sync(...) blocks: in an `async def` workflow write `await {name}(...)`.")
+    if loop is not None or thread is None:
+        raise WrongCall(f"{name}.sync(...) was called outside the code of a `def` workflow.")
+    return thread

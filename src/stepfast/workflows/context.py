@@ -6,24 +6,28 @@ import asyncio
 import heapq
 from asyncio import events
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Executor
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from stepfast.kernel import rules
-from stepfast.kernel.decisions import CallId, Decision, HeldRun, History, Record
+from stepfast.kernel.blobs import LargeValues
+from stepfast.kernel.commands import Changed, Request
+from stepfast.kernel.decisions import CallId, Decision, HeldRun, History, Message, Record
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.errors import Invalid, NonDeterminism, StepfastError
+from stepfast.kernel.errors import Invalid, LeaseLost, NonDeterminism, StepfastError
 from stepfast.kernel.events import Event
-from stepfast.kernel.exchange import Woken
+from stepfast.kernel.exchange import Delivered, Look, Woken
+from stepfast.kernel.ids import RunId
 from stepfast.kernel.ports import Clock, Recorder, Store
 from stepfast.kernel.replay import Replay, check_all_claimed
 from stepfast.kernel.retry import Retry
-from stepfast.kernel.states import STEP_ENDED
+from stepfast.kernel.states import STEP_CUT_OFF, STEP_ENDED, StepState
+from stepfast.workflows import failures
 from stepfast.workflows.branches import Branch
 from stepfast.workflows.calls import Answer, Asked, Operation
-from stepfast.workflows.loop import CallAnswer, open_loop
+from stepfast.workflows.limits import BodyThreads
+from stepfast.workflows.loop import open_loop
 from stepfast.workflows.mailbox import Mailbox
 
 
@@ -34,14 +38,23 @@ class Parked(BaseException):
     """
 
 
+class Held(Exception):
+    """A person holds the run: it is given back, and nobody takes it until it is resumed."""
+
+
 class Host(NamedTuple):
     """What a run gets from the worker that executes it."""
 
     recorder: Recorder
     clock: Clock
-    threads: Executor
+    threads: BodyThreads
     default_retry: Retry
     store: Store
+    values: LargeValues
+    change: Callable[[Sequence[Request]], Awaitable[list[Changed | StepfastError]]]
+    """Carries commands out, and tells those whom they concern."""
+    delivered: Callable[[RunId, Delivered], None]
+    """Hears of what was brought to a run."""
 
 
 class RunContext:
@@ -59,38 +72,59 @@ class RunContext:
         """Calls that do something; while there are any, the run does not park."""
         self.resting: set[CallId] = set()
         """Those of them that wait for their next try."""
+        self.computes = False
+        """Whether the thread of a `def` workflow goes on beside a timer of its own: not every branch waits then."""
+        self._errands: set[asyncio.Task[None]] = set()
+        self._records = history.records
+        self._states: dict[CallId, StepState] = {}
+        self._heard: set[CallId] = set()
         self._closed = False
         self._unwound = False
         self._leaving: BaseException | None = None
         self._parking = False
+        self._looking = 0
+        self._moved: asyncio.Future[None] | None = None
         self._replay = Replay(history.records)
+        self._fresh: list[Asked] = []
         self._recorded: list[tuple[int, Asked, Record]] = []
         self._deferred: deque[tuple[Asked, Record | None]] = deque()
         self._results: deque[tuple[Asked, Instant, Any, BaseException | None]] = deque()
         self._open: dict[CallId, Asked] = {}
 
     def ask(self, branch: Branch, operation: Operation, answer: Answer) -> Asked:
-        """A durable call: claims its record, or is done; `answer` gets the result when its turn has come."""
+        """A durable call: answered by its record, or done; `answer` gets the result when its turn has come."""
         if self._closed:
             raise Parked
         asked = Asked(self, branch, operation, answer)
         self._open[asked.call] = asked
-        record = None if self._replay.finished else self._find(asked)
-        if record is None or record.state not in STEP_ENDED:
-            self._deferred.append((asked, record))
-        else:
-            heapq.heappush(self._recorded, (record.seq, asked, record))
+        self._fresh.append(asked)
         return asked
 
+    def _take_up_fresh(self) -> bool:
+        """Find the records of the calls that the code has made since; False when they do not fit."""
+        fresh, self._fresh = self._fresh, []
+        for asked in fresh:
+            self._take_up(asked)
+        return self.stopped_by is None
+
+    def _take_up(self, asked: Asked) -> None:
+        record = None if self._replay.finished else self._find(asked)
+        if record is not None and (record.state in STEP_ENDED or asked.answer.done()):
+            heapq.heappush(self._recorded, (record.seq, asked, record))
+        else:
+            self._deferred.append((asked, record))
+
     def _find(self, asked: Asked) -> Record | None:
+        if asked.answer.done():
+            # It was never begun, so it must not be taken for an equal call elsewhere.
+            return self._replay.forgo(asked.call)
         try:
             return self._replay.find(asked.call, asked.digest, asked.same_input)
         except NonDeterminism as error:
             self.stop(error)
-            raise Parked from error
         except Invalid as error:
             self.stop(NonDeterminism(f"The recorded arguments of {asked.call.address} do not fit the code: {error}"))
-            raise Parked from error
+        return None
 
     def _hand_out_next(self) -> bool:
         """Every branch waits: give out one more result, or begin what was never recorded; False when there is nothing.
@@ -99,6 +133,18 @@ class RunContext:
         record starts only where the run had really got to.
         """
         if self._closed or self.stopped_by is not None:
+            return False
+        if self.run.hold:
+            # What is under way is recorded, but the code hears of it only when the run is resumed.
+            self.leave_when_still()
+            return False
+        if self.computes:
+            self.leave_when_still()
+            return False
+        if self._looking:
+            # It may be a pause that has come, and whoever sent it counts on it.
+            return False
+        if not self._take_up_fresh():
             return False
         if self._recorded:
             _, asked, record = heapq.heappop(self._recorded)
@@ -109,21 +155,27 @@ class RunContext:
                 self._begin(*self._deferred.popleft())
             return True
         if self._results:
-            self._answer(*self._results.popleft())
+            asked, at, value, error = self._results.popleft()
+            self._answer(asked, at, value, error, asked.call)
             return True
         self.leave_when_still()
         self._park_when_still()
         return False
 
     def _answer_from(self, record: Record, asked: Asked) -> None:
+        if asked.answer.done():
+            self._open.pop(asked.call, None)
+            asked.operation.abandon(asked, record)
+            return
+        asked.operation.recalled(asked, record)
         try:
             value, error = asked.result_of(record)
         except Invalid as misfit:
             self.stop(NonDeterminism(f"The recorded result of {asked.call.address} does not fit the code: {misfit}"))
         else:
-            self._answer(asked, record.ended_at, value, error)
+            self._answer(asked, record.ended_at, value, error, record.call)
 
-    def _answer(self, asked: Asked, at: Instant, value: Any, error: BaseException | None) -> None:
+    def _answer(self, asked: Asked, at: Instant, value: Any, error: BaseException | None, call: CallId) -> None:
         self._open.pop(asked.call, None)
         if asked.answer.done():
             return
@@ -131,16 +183,16 @@ class RunContext:
         if error is None:
             asked.answer.set_result(value)
         else:
-            asked.answer.set_exception(error)
+            self._heard.add(call)
+            asked.answer.set_exception(failures.mark(error, call))
 
     def _begin(self, asked: Asked, record: Record | None) -> None:
-        if asked.answer.cancelled():
+        if asked.answer.done():
             self._open.pop(asked.call, None)
             if record is not None:
                 asked.operation.abandon(asked, record)
             return
-        if isinstance(asked.answer, CallAnswer):
-            asked.answer.on_cancel = partial(self._call_off, asked)
+        asked.answer.on_cancel = partial(self._call_off, asked)
         asked.operation.begin(asked, record)
 
     def _call_off(self, asked: Asked) -> None:
@@ -160,6 +212,8 @@ class RunContext:
 
     def save(self, decision: Decision, answered: Callable[[BaseException | None], None]) -> None:
         """Save something of this run with the next commit."""
+        for record in decision.records:
+            self._states[record.call] = record.state
         self.host.recorder.save(self.run, decision, answered)
 
     async def saved(self, decision: Decision) -> bool:
@@ -176,12 +230,57 @@ class RunContext:
             self.stop(refused)
         return refused is None
 
+    def unheard_failures(self) -> list[CallId]:
+        """The calls that failed, but whose failure the code was never given."""
+        states = self._newest_states().items()
+        return [call for call, state in states if state is StepState.FAILED and call not in self._heard]
+
+    def cut_off_calls(self) -> list[CallId]:
+        """The calls of which something is recorded, but no end that the code could go on from."""
+        return [call for call, state in self._newest_states().items() if state in STEP_CUT_OFF]
+
+    def _newest_states(self) -> dict[CallId, StepState]:
+        return {record.call: record.state for record in self._records} | self._states
+
+    def begun_at(self, call: CallId) -> Instant | None:
+        """When the first recorded attempt of a call began."""
+        return next((record.started_at for record in self._records if record.call == call), None)
+
+    def run_errand(self, errand: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[None]:
+        """Do something beside the code, on the worker's loop; whatever goes wrong there stops the run with that error.
+
+        A task that nobody refers to may vanish, and the run would wait for ever for what it was to bring.
+        """
+        task = self.outer.create_task(errand, name=name)
+        self._errands.add(task)
+        task.add_done_callback(self._errand_done)
+        return task
+
+    def _errand_done(self, task: asyncio.Task[None]) -> None:
+        self._errands.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.stop(error)
+
+    def run_branch(self, code: Coroutine[Any, Any, Any], branch: Branch) -> asyncio.Task[Any]:
+        """Run code of a `def` workflow that is not its thread's, beside it in the run's loop."""
+        if self._closed:
+            code.close()
+            raise Parked
+        return self.loop.start(code, branch)
+
     def tell(self, event: Event) -> None:
         """Send an event along with the run's next commit; may be called from any thread."""
         if events._get_running_loop() in (self.outer, self.loop):
             self.host.recorder.ride(self.run, event)
         else:
             self.outer.call_soon_threadsafe(self.host.recorder.ride, self.run, event)
+
+    async def is_free_to_begin(self) -> bool:
+        """Whether the code may run: commands that came before this claim are carried out first."""
+        if self.mailbox.has_commands:
+            await self.look_now()
+        self.leave_when_still()
+        return self.stopped_by is None
 
     def kick(self) -> None:
         """Something came from outside: let the code go on."""
@@ -197,6 +296,7 @@ class RunContext:
         if self.stopped_by is None:
             self.stopped_by = error
             self.outer.call_soon(self.on_stop)
+            self._tell_move()
 
     def wind_down(self, reason: BaseException) -> None:
         """Begin no further step, and stop when those under way are recorded; one that rests before a retry is not."""
@@ -205,14 +305,15 @@ class RunContext:
 
     def leave_when_still(self) -> None:
         """Let go, if that is wanted, once nothing is under way that would have to be done again."""
-        if self._leaving is not None and self.busy <= self.resting:
-            self.stop(self._leaving)
+        leaving = Held() if self.run.hold else self._leaving
+        if leaving is not None and self.busy <= self.resting:
+            self.stop(leaving)
 
     def _park_when_still(self) -> None:
         if self.busy or self._parking or self._leaving is not None or not self.mailbox.is_awaited:
             return
         self._parking = True
-        self.save(rules.park(self.run, self.host.clock.now()), self._parked)
+        self.save(rules.park(self.run, self.host.clock.now(), self.mailbox.awaited_kinds), self._parked)
 
     def _parked(self, refused: BaseException | None) -> None:
         self._parking = False
@@ -222,30 +323,95 @@ class RunContext:
             self.look()
         else:
             self.stop(refused)
+        self._tell_move()
+
+    async def until_unparked(self) -> bool:
+        """Wait while the run is being parked, which would cut off what is done meanwhile; False when it is gone."""
+        while self._parking and self.stopped_by is None:
+            await self._move()
+        return self.stopped_by is None
+
+    async def until_free(self) -> bool:
+        """Wait while no step may begin: the run is held, or is being parked or let go; False when it is gone."""
+        while (self._parking or self.run.hold or self._leaving is not None) and self.stopped_by is None:
+            await self._move()
+        return self.stopped_by is None
+
+    async def _move(self) -> None:
+        self._moved = self._moved or self.outer.create_future()
+        await asyncio.shield(self._moved)
+
+    def _tell_move(self) -> None:
+        moved, self._moved = self._moved, None
+        if moved is not None:
+            moved.set_result(None)
 
     def look(self) -> None:
         """Something may have come for the run: read it."""
         if not self._closed:
-            self.outer.create_task(self.look_now(), name="stepfast-look")
+            self._looking += 1
+            self.run_errand(self._look(), "stepfast-look")
+
+    async def _look(self) -> None:
+        try:
+            await self.look_now()
+        finally:
+            self._looking -= 1
+            self.kick()
 
     async def look_now(self) -> bool:
         """Read what has come for the run, and let those look who wait for it; False when that was not possible."""
         try:
-            look = await self.host.store.look(self.run.run_id)
+            look = await self._read_look()
         except StepfastError as error:
             self.stop(error)
             return False
-        if look is None or self._closed:
+        if self._closed:
             return False
-        self.run.wakes = look.wakes
-        self.mailbox.update(look.waits, look.inbox)
-        self.kick()
+        if look is None or look.token != self.run.token:
+            self.stop(LeaseLost(f"Run {self.run.run_id} was ended or taken by a command."))
+            return False
+        # Of two looks under way the later may be answered first.
+        if look.wakes >= self.run.wakes:
+            self._take_in(look)
         return True
+
+    async def _read_look(self) -> Look | None:
+        run, host = self.run, self.host
+        look = await host.store.look(run.run_id)
+        if look is None or not look.inbox:
+            return look
+        values = await host.values.resolve(run.tenant, run.run_id, [message.value for message in look.inbox])
+        inbox = [message._replace(value=value) for message, value in zip(look.inbox, values, strict=True)]
+        return look._replace(inbox=inbox)
+
+    def _take_in(self, look: Look) -> None:
+        self.run.wakes, self.run.hold = look.wakes, look.hold
+        self.mailbox.update(look.waits, look.inbox)
+        commands = [] if look.hold else self.take_commands()
+        if commands:
+            self.save(rules.tell_commands(self.run, commands, self.host.clock.now()), self._told)
+        self._tell_move()
+        self.kick()
+
+    def take_commands(self) -> list[Message]:
+        """The commands that have come for the run and that nobody has told of, now taken."""
+        return self.mailbox.take_commands(self.run.wakes)
+
+    def _told(self, refused: BaseException | None) -> None:
+        if refused is not None:
+            self.stop(refused)
 
     @property
     def is_replaying(self) -> bool:
         """Whether the code is still on a way that it has gone before."""
         return bool(self._recorded) or not self._replay.finished
+
+    @property
+    def rests(self) -> bool:
+        """Whether nothing is under way but pauses before a next try."""
+        still = self.stopped_by is None and not self._results and self.loop.is_idle
+        return still and bool(self.busy) and self.busy <= self.resting
 
     @property
     def is_quiet(self) -> bool:

@@ -43,6 +43,15 @@ def current_run() -> CurrentRun:
     raise WrongCall("current_run() was called outside a run.")
 
 
+def refuse_in_workflow(what: str) -> None:
+    """Refuse what must not be called in workflow code: every replay would do it again, and no record would tell."""
+    if thread_branch() is not None or isinstance(events._get_running_loop(), RunLoop):
+        raise WrongCall(
+            f"{what} was called in the code of a workflow, where it would happen again on every replay. "
+            f"Call the workflow as a child, or do it in a function marked @step."
+        )
+
+
 def continue_as(*args: Any, **kwargs: Any) -> NoReturn:
     """End here and start over with these arguments: the same run and handle, with no records of what came before."""
     _required("continue_as()")

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
 
+from stepfast.kernel.decisions import CallId
 from stepfast.kernel.errors import Invalid, StepFailed, StepfastError
 from stepfast.workflows.culprits import is_native
 
@@ -22,6 +23,7 @@ MAX_CAUSES = 8
 # A wide group is cut here, so that a failure stays far below the largest value that can be stored.
 MAX_FAILURES = 64
 
+MARK = "__stepfast_call__"
 RECORDED = "As recorded when it was raised:\n"
 NO_MESSAGE = "(its message cannot be read)"
 
@@ -40,6 +42,10 @@ class Failure:
     restorable: bool = False
     code: str | None = None
     notes: tuple[str, ...] = ()
+    step: str | None = None
+    """The durable call that handed it to the code which raised it further."""
+    unheard: tuple[str, ...] = ()
+    """Of a run's failure: the calls that failed too, but whose failures the code had no more use for."""
     cause: Failure | None = None
     inner: tuple[Failure, ...] = ()
 
@@ -47,6 +53,42 @@ class Failure:
 def describe(error: BaseException) -> Failure:
     """The error as data; never raises an `Exception`, whatever the error's own class does."""
     return Description().of(error, ()) or Failure("builtins:Exception", NO_MESSAGE)
+
+
+def mark(error: BaseException, call: CallId) -> BaseException:
+    """The error, which from now on knows the durable call that it is the failure of."""
+    # Past whatever the error's class does on assignment; `args`, and so its text and equality, know nothing of it.
+    with contextlib.suppress(Exception):
+        object.__getattribute__(error, "__dict__")[MARK] = call
+    return error
+
+
+def marked_calls(error: BaseException) -> list[CallId]:
+    """The durable calls whose failures an error comes from: its own, or those of its causes and inner errors."""
+    found: dict[CallId, None] = {}
+    seen: set[int] = set()
+    pending: list[BaseException | None] = [error]
+    while pending:
+        each = pending.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        call = guarded(mark_of, each)
+        if call is not None:
+            found[call] = None
+        else:
+            pending += [guarded(cause_of, each), *reversed(guarded(inner_of, each) or ())]
+    return list(found)
+
+
+def first_step(failure: Failure | None) -> str | None:
+    """The durable call that a failure came from first, if it came from any."""
+    if failure is None:
+        return None
+    if failure.step is not None:
+        return failure.step
+    inner = (first_step(each) for each in (*failure.inner, failure.cause))
+    return next((step for step in inner if step is not None), None)
 
 
 def to_text(failure: Failure) -> str:
@@ -108,12 +150,15 @@ class Description:
     def __init__(self) -> None:
         self._left = MAX_FAILURES
 
-    def of(self, error: BaseException | None, above: tuple[int, ...]) -> Failure | None:
+    def of(self, error: BaseException | None, above: tuple[int, ...], below_mark: bool = False) -> Failure | None:
         if error is None or id(error) in above or len(above) > MAX_CAUSES or self._left == 0:
             return None
         self._left -= 1
         above = (*above, id(error))
         args = guarded(restorable_args, error)
+        # What a failed call met on its way, or was met while handling, is not what ended the run.
+        call = None if below_mark else guarded(mark_of, error)
+        below_mark = below_mark or call is not None
         return Failure(
             type=guarded(type_name, error) or "builtins:Exception",
             message=NO_MESSAGE if (message := guarded(message_of, error)) is None else message,
@@ -123,12 +168,13 @@ class Description:
             restorable=args is not None,
             code=guarded(code_of, error),
             notes=guarded(notes_of, error) or (),
-            cause=self.of(guarded(cause_of, error), above),
-            inner=self._all(guarded(inner_of, error) or (), above),
+            step=call.address if call else None,
+            cause=self.of(guarded(cause_of, error), above, below_mark),
+            inner=self._all(guarded(inner_of, error) or (), above, below_mark),
         )
 
-    def _all(self, errors: tuple[BaseException, ...], above: tuple[int, ...]) -> tuple[Failure, ...]:
-        described = (self.of(error, above) for error in errors)
+    def _all(self, errors: tuple[BaseException, ...], above: tuple[int, ...], below: bool) -> tuple[Failure, ...]:
+        described = (self.of(error, above, below) for error in errors)
         return tuple(failure for failure in described if failure is not None)
 
 
@@ -175,6 +221,11 @@ def inner_of(error: BaseException) -> tuple[BaseException, ...]:
     return tuple(error.exceptions) if isinstance(error, BaseExceptionGroup) else ()
 
 
+def mark_of(error: BaseException) -> CallId | None:
+    call: CallId | None = object.__getattribute__(error, "__dict__").get(MARK)
+    return call
+
+
 def restorable_args(error: BaseException) -> str | None:
     """The arguments from which the error's class makes an equal error, as JSON, or None."""
     cls = type(error)
@@ -202,7 +253,8 @@ def remakes(args: str, error: BaseException) -> bool:
 
 def state_of(error: BaseException) -> str | None:
     """The error's attributes, as far as JSON has them: many classes keep more than they pass on as `args`."""
-    state = {name: value for name, value in vars(error).items() if name != "__notes__" and native_text(value)}
+    own = {name: value for name, value in vars(error).items() if name not in ("__notes__", MARK)}
+    state = {name: value for name, value in own.items() if native_text(value)}
     return native_text(state) if state else None
 
 
@@ -239,6 +291,7 @@ def trimmed(data: dict[str, Any]) -> dict[str, Any]:
 def read(data: dict[str, Any]) -> Failure:
     known = {field.name: data[field.name] for field in fields(Failure) if field.name in data}
     known["notes"] = tuple(known.get("notes", ()))
+    known["unheard"] = tuple(known.get("unheard", ()))
     known["cause"] = read(known["cause"]) if known.get("cause") else None
     known["inner"] = tuple(read(each) for each in known.get("inner", ()))
     return Failure(**known)

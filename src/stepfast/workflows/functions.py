@@ -10,11 +10,15 @@ from asyncio import events
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
+from stepfast.kernel.durations import Duration
 from stepfast.kernel.errors import InvalidDefinition, WrongCall
+from stepfast.kernel.retry import Retry
 from stepfast.workflows.branches import ask_blocking, thread_branch
 from stepfast.workflows.child_calls import ChildKind, ChildrenCall
 from stepfast.workflows.codec import ArgumentsCodec, ValueCodec
-from stepfast.workflows.joins import Join
+from stepfast.workflows.handles import Starter
+from stepfast.workflows.joins import ONE
+from stepfast.workflows.limits import check_limit
 from stepfast.workflows.loop import RunLoop
 from stepfast.workflows.registry import DEFINED
 from stepfast.workflows.steps import ask_durably, check_name, refuse_blocking_in_async
@@ -28,12 +32,23 @@ DEFAULT_QUEUE = "default"
 class Workflow:
     """What a workflow is, apart from how it is called: name and version, its function, the types around it."""
 
-    def __init__(self, function: Callable[..., Any], name: str, version: int, queue: str, priority: int) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        name: str,
+        version: int,
+        queue: str,
+        priority: int,
+        timeout_ms: int | None = None,
+        retry: Retry | None = None,
+    ) -> None:
         self.function = function
         self.name = name
         self.version = version
         self.queue = queue
         self.priority = priority
+        self.timeout_ms = timeout_ms
+        self.retry = retry
         self.is_async = inspect.iscoroutinefunction(function)
         self.arguments = ArgumentsCodec(function, f"workflow {name!r}")
         self.result = ValueCodec.for_result(function, f"the result of workflow {name!r}")
@@ -72,6 +87,11 @@ class AsyncWorkflow(Generic[P, T]):
         """Run it as a child of a `def` workflow, and wait for its result."""
         return cast(T, _child_blocking(self.workflow, args, kwargs))
 
+    @property
+    def start(self) -> Starter[T]:
+        """Start it as a child and go on: `child = await checkout.start(order)`, then `await child`."""
+        return Starter(child_kind(self.workflow))
+
     def run(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run it durably on the default app, and wait for its result."""
         return cast(T, run_blocking(self.workflow, args, kwargs))
@@ -97,6 +117,11 @@ class SyncWorkflow(Generic[P, T]):
             return ask_durably(loop, _one_child(self.workflow, args, kwargs))
         return asyncio.to_thread(self.workflow.function, *args, **kwargs)
 
+    @property
+    def start(self) -> Starter[T]:
+        """Start it as a child and go on: `child = await checkout.start(order)`, then `await child`."""
+        return Starter(child_kind(self.workflow))
+
     def run(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run it durably on the default app, and wait for its result."""
         return cast(T, run_blocking(self.workflow, args, kwargs))
@@ -104,13 +129,22 @@ class SyncWorkflow(Generic[P, T]):
 
 def child_kind(workflow: Workflow) -> ChildKind:
     """A workflow as what children are runs of."""
-    queue, priority = workflow.queue, workflow.priority
-    return ChildKind("workflow", workflow.name, workflow.version, workflow.code, queue, priority, workflow.result)
+    return ChildKind(
+        "workflow",
+        workflow.name,
+        workflow.version,
+        workflow.code,
+        workflow.queue,
+        workflow.priority,
+        workflow.arguments,
+        workflow.result,
+        workflow.timeout_ms,
+    )
 
 
 def _one_child(workflow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ChildrenCall:
-    text, _ = workflow.arguments.restore(workflow.arguments.bind(args, kwargs))
-    return ChildrenCall(child_kind(workflow), [text], Join(1, 1, single=True))
+    child = child_kind(workflow)
+    return ChildrenCall(child, [child.input_of(args, kwargs)], ONE)
 
 
 def _child_blocking(workflow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -143,7 +177,13 @@ def workflow(function: Callable[P, T], /) -> SyncWorkflow[P, T]: ...
 
 @overload
 def workflow(
-    *, name: str | None = None, version: int = 1, queue: str | None = None, priority: int = 0
+    *,
+    name: str | None = None,
+    version: int = 1,
+    queue: str | None = None,
+    priority: int = 0,
+    timeout: Duration | None = None,
+    retry: Retry | None = None,
 ) -> WorkflowDecorator: ...
 
 
@@ -155,17 +195,33 @@ def workflow(
     version: int = 1,
     queue: str | None = None,
     priority: int = 0,
+    timeout: Duration | None = None,
+    retry: Retry | None = None,
 ) -> Any:
-    """Make a function a workflow: each of its runs survives crashes, restarts and deploys."""
-    decorator = WorkflowDecorator(name, version, queue or DEFAULT_QUEUE, priority)
+    """Make a function a workflow: each of its runs survives crashes, restarts and deploys.
+
+    `timeout` is the time that a run has to end, from when it is due; `retry` says how often a run whose code raised is
+    tried again, without the failures that it raised.
+    """
+    timeout_ms = check_limit("The timeout of a workflow", timeout)
+    decorator = WorkflowDecorator(name, version, queue or DEFAULT_QUEUE, priority, timeout_ms, retry)
     return decorator if function is None else decorator(function)
 
 
 class WorkflowDecorator:
     """`@workflow(...)` with options."""
 
-    def __init__(self, name: str | None, version: int, queue: str, priority: int) -> None:
+    def __init__(
+        self,
+        name: str | None,
+        version: int,
+        queue: str,
+        priority: int,
+        timeout_ms: int | None = None,
+        retry: Retry | None = None,
+    ) -> None:
         self._name, self._version, self._queue, self._priority = name, version, queue, priority
+        self._timeout_ms, self._retry = timeout_ms, retry
 
     @overload
     def __call__(self, function: Callable[P, Coroutine[Any, Any, T]]) -> AsyncWorkflow[P, T]: ...
@@ -175,7 +231,9 @@ class WorkflowDecorator:
 
     def __call__(self, function: Callable[..., Any]) -> Any:
         name = check_name("Workflow", self._name or getattr(function, "__name__", ""), function)
-        definition = Workflow(function, name, _check_version(name, self._version), self._queue, self._priority)
+        version = _check_version(name, self._version)
+        line = (self._queue, self._priority)
+        definition = Workflow(function, name, version, *line, self._timeout_ms, self._retry)
         wrapped: Any = AsyncWorkflow(definition) if definition.is_async else SyncWorkflow(definition)
         DEFINED.add(definition)
         return wrapped

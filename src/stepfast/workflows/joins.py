@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from stepfast.kernel.errors import Invalid
 
@@ -15,17 +16,23 @@ JoinSpec = Literal["all", "any", "settled"] | int | str
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """How many are needed of how many; with `settles` all must have ended, well or not."""
+    """How many are needed of how many, and how many may fail; it is decided at the latest when all have ended.
+
+    With `settles` it gives an outcome for each that has ended, else as many results as are needed; a `single` one bare.
+    """
 
     need: int
     total: int
+    spare: int
     settles: bool = False
     single: bool = False
 
-    @property
-    def spare(self) -> int:
-        """How many may fail before it can no longer be met."""
-        return self.total if self.settles else self.total - self.need
+    def of_page(self, size: int) -> Join:
+        """The join of some of its items: decided when that alone decides the whole, or when all of them have ended."""
+        return Join(min(self.need, size), size, min(self.spare, size), settles=True)
+
+
+ONE = Join(1, 1, 0, single=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +44,48 @@ class Outcome(Generic[T]):
     error: BaseException | None = None
 
 
+class Tally:
+    """The outcomes of items as they come, counted toward a join."""
+
+    def __init__(self, join: Join) -> None:
+        self._join = join
+        self._outcomes: dict[int, Outcome[Any]] = {}
+        self._good = 0
+
+    def add(self, outcomes: Mapping[int, Outcome[Any]]) -> None:
+        """Count items that have ended."""
+        self._outcomes.update(outcomes)
+        self._good += sum(outcome.ok for outcome in outcomes.values())
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the join is met, can no longer be met, or all have ended."""
+        join, ended = self._join, len(self._outcomes)
+        return self._good >= join.need or ended - self._good > join.spare or ended >= join.total
+
+    def result(self) -> Any:
+        """What the join gives, in the items' order; raises the first failure of one that was not met."""
+        ended = [outcome for _, outcome in sorted(self._outcomes.items(), key=lambda item: item[0])]
+        if self._join.settles:
+            return ended
+        good = [outcome.value for outcome in ended if outcome.ok]
+        if len(good) < self._join.need:
+            raise next(outcome.error for outcome in ended if outcome.error is not None)
+        return good[0] if self._join.single else good[: self._join.need]
+
+
 def join_of(spec: JoinSpec, total: int) -> Join:
     """The join that people write as "all", "any", "settled", a number or a percentage."""
     if spec == "all":
-        return Join(total, total)
+        return Join(total, total, 0)
     if spec == "settled":
-        return Join(total + 1, total, settles=True)
+        # One more than there are, so that it is never met before all have ended.
+        return Join(total + 1, total, total, settles=True)
     if spec == "any":
-        return _checked(Join(1, total, single=True), spec)
+        return _checked(1, total, spec, single=True)
     if isinstance(spec, int) and not isinstance(spec, bool):
-        return _checked(Join(spec, total), spec)
-    return _checked(Join(_share(spec, total), total), spec)
+        return _checked(spec, total, spec)
+    return _checked(_share(spec, total), total, spec)
 
 
 def _share(spec: object, total: int) -> int:
@@ -60,7 +98,7 @@ def _share(spec: object, total: int) -> int:
     return math.ceil(total * share / 100)
 
 
-def _checked(join: Join, spec: object) -> Join:
-    if not 0 <= join.need <= join.total or (join.total == 0 and spec in ("any",)):
-        raise Invalid(f"join={spec!r} of {join.total} items can never be met. Ask for fewer, or for none of nothing.")
-    return join
+def _checked(need: int, total: int, spec: object, single: bool = False) -> Join:
+    if not 0 <= need <= total:
+        raise Invalid(f"join={spec!r} of {total} items can never be met. Ask for fewer, or for none of nothing.")
+    return Join(need, total, total - need, single=single)

@@ -64,8 +64,9 @@ class RunLoop(asyncio.AbstractEventLoop):
         self._outer_hooks = sys.get_asyncgen_hooks()
 
     def start(self, code: Coroutine[Any, Any, T], branch: Branch) -> asyncio.Task[T]:
-        """Begin the run's code in its first branch."""
-        self._generators = Branch(branch.context, GENERATORS)
+        """Begin code of the run in a branch of its own."""
+        if self._generators is None:
+            self._generators = Branch(branch.context, GENERATORS)
         return self._add_task(code, branch, None, None)
 
     def kick(self) -> None:
@@ -73,6 +74,11 @@ class RunLoop(asyncio.AbstractEventLoop):
         if not self._driving and not self._scheduled:
             self._scheduled = True
             self._outer.call_soon(self._drive)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every task waits, and nothing is on its way to them."""
+        return not self._ready and not self._scheduled
 
     def drain(self, callbacks: int) -> None:
         """Let closed code unwind: run what is ready, without handing out anything more."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from stepfast.kernel.decisions import Message, OpenWait
+from stepfast.kernel.rules import COMMAND_KINDS
+from stepfast.kernel.states import WaitKind
 
 
 class Mailbox:
@@ -13,6 +15,7 @@ class Mailbox:
     def __init__(self, waits: Iterable[OpenWait], inbox: Iterable[Message]) -> None:
         self._waits = {wait.wait_id: wait for wait in waits}
         self._inbox = {message.n: message for message in inbox}
+        self._given_back: dict[int, Message] = {}
         self._taken: set[int] = set()
         self._waiters: dict[int, Callable[[], None]] = {}
 
@@ -21,13 +24,27 @@ class Mailbox:
         """Whether some branch of the code waits for something that can come."""
         return bool(self._waiters)
 
+    @property
+    def awaited_kinds(self) -> set[WaitKind]:
+        """What the branches of the code that wait are waiting for."""
+        return {self._waits[wait_id].kind for wait_id in self._waiters}
+
+    @property
+    def has_commands(self) -> bool:
+        """Whether commands have come that nobody has told of."""
+        return any(message.kind in COMMAND_KINDS for message in self._inbox.values())
+
     def wait(self, wait_id: int) -> OpenWait | None:
         """A wait as the store last had it."""
         return self._waits.get(wait_id)
 
+    def open(self, wait: OpenWait) -> None:
+        """A wait that is open in the store from now on; somebody may wait for it later."""
+        self._waits.setdefault(wait.wait_id, wait)
+
     def await_(self, wait: OpenWait, check: Callable[[], None]) -> None:
         """From now on `check` is called whenever something has come."""
-        self._waits.setdefault(wait.wait_id, wait)
+        self.open(wait)
         self._waiters[wait.wait_id] = check
 
     def forget(self, wait_id: int) -> None:
@@ -35,20 +52,50 @@ class Mailbox:
         self._waiters.pop(wait_id, None)
         self._waits.pop(wait_id, None)
 
+    def leave(self, wait_id: int) -> None:
+        """Nobody waits for it now; it stays open, and somebody may wait for it later."""
+        self._waiters.pop(wait_id, None)
+
     def take(self, kind: str, name: str, until: int | None) -> Message | None:
         """The oldest message of that name which came in time, now taken."""
-        for n in sorted(self._inbox):
-            message = self._inbox[n]
+        there = {**self._inbox, **self._given_back}
+        for n in sorted(there):
+            message = there[n]
             if message.kind == kind and message.name == name and (until is None or message.at <= until):
-                del self._inbox[n]
+                self._inbox.pop(n, None)
+                self._given_back.pop(n, None)
                 self._taken.add(n)
                 return message
         return None
+
+    def give_back(self, message: Message) -> None:
+        """Whoever took it does not want it any more: it is for the next one, in its old place."""
+        self._given_back[message.n] = message._replace(told=True)
+        self._let_look()
+
+    def take_back(self, n: int) -> None:
+        """A message that was given back has been taken by somebody."""
+        self._given_back.pop(n, None)
+
+    def take_commands(self, wakes: int) -> list[Message]:
+        """The commands that have come for the run up to its last look, in order of arrival, now taken.
+
+        The inbox may be read a little later than the rest: what `hold` says does not hold for what came between.
+        """
+        inbox = sorted(self._inbox.items())
+        commands = [message for n, message in inbox if n <= wakes and message.kind in COMMAND_KINDS]
+        for command in commands:
+            del self._inbox[command.n]
+            self._taken.add(command.n)
+        return commands
 
     def update(self, waits: Iterable[OpenWait], inbox: Iterable[Message]) -> None:
         """The store was asked again: let everyone who waits look, in the order in which they began to wait."""
         self._waits.update((wait.wait_id, wait) for wait in waits)
         self._inbox = {message.n: message for message in inbox if message.n not in self._taken}
+        self._let_look()
+
+    def _let_look(self) -> None:
         for wait_id in sorted(self._waiters):
             check = self._waiters.get(wait_id)
             if check is not None:

@@ -8,7 +8,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
-from stepfast.kernel.decisions import HeldRun, History
+from stepfast.kernel.decisions import CallId, HeldRun, History, Message
 from stepfast.kernel.errors import NonDeterminism, StepFailed, StepfastError
 from stepfast.workflows.bodies import ContinueAs, Later
 from stepfast.workflows.branches import Branch, enter_thread
@@ -50,18 +50,27 @@ Ending = Returned | Raised | Continued | Stopped
 class Performance:
     """One claim's worth of a run's life."""
 
-    def __init__(self, run: HeldRun, workflow: Executable, history: History, host: Host, threads: Executor) -> None:
+    def __init__(
+        self,
+        run: HeldRun,
+        workflow: Executable,
+        history: History,
+        host: Host,
+        threads: Executor,
+        context: type[RunContext] = RunContext,
+    ) -> None:
         self._workflow = workflow
         self._threads = threads
         self._outer = asyncio.get_running_loop()
         self._ended: asyncio.Future[Ending] = self._outer.create_future()
-        self._context = RunContext(run, history, host, self._outer)
+        self._context = context(run, history, host, self._outer)
         self._context.on_stop = self._stopped
 
     async def perform(self) -> Ending:
         """Run the code until it ends or cannot go on, then drop what is left of it."""
         try:
-            self._start()
+            if await self._context.is_free_to_begin():
+                self._start()
             return await self._ended
         finally:
             await self._close()
@@ -73,6 +82,32 @@ class Performance:
     def look(self) -> None:
         """Something may have come for the run."""
         self._context.look()
+
+    @property
+    def rests(self) -> bool:
+        """Whether nothing is under way but pauses before a next try."""
+        return self._context.rests
+
+    @property
+    def under_way(self) -> list[str]:
+        """The calls that do something now."""
+        return sorted(call.address for call in self._context.busy - self._context.resting)
+
+    def run_errand(self, errand: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[None]:
+        """Do something beside the code; whatever goes wrong there stops the run with that error."""
+        return self._context.run_errand(errand, name)
+
+    def take_commands(self) -> list[Message]:
+        """The commands that have come for the run and that nobody has told of."""
+        return self._context.take_commands()
+
+    def unheard_failures(self) -> list[CallId]:
+        """The calls that failed, but whose failure the code was never given."""
+        return self._context.unheard_failures()
+
+    def cut_off_calls(self) -> list[CallId]:
+        """The calls of which something is recorded, but no end that the code could go on from."""
+        return self._context.cut_off_calls()
 
     def wind_down(self, reason: BaseException) -> None:
         """Let go of the run as soon as the steps under way are recorded; begin no other."""
@@ -161,6 +196,8 @@ class Performance:
 
     def _end(self, ending: Ending) -> None:
         if not self._ended.done():
+            # At once: branches that are left would wait, and the run be parked instead of ended.
+            self._context.refuse_calls()
             self._ended.set_result(ending)
 
     async def _close(self) -> None:

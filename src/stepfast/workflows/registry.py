@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import weakref
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from stepfast.kernel.errors import Invalid, InvalidDefinition
+from stepfast.kernel.retry import Retry
 from stepfast.workflows.codec import ArgumentsCodec, ValueCodec
 
 if TYPE_CHECKING:
@@ -15,12 +18,14 @@ if TYPE_CHECKING:
 
 
 class Executable(Protocol):
-    """What a worker executes for a run: a workflow, or a step with a queue of its own."""
+    """What a worker executes for a run: a workflow, or a step on its own."""
 
     name: str
     version: int
     queue: str
     is_async: bool
+    timeout_ms: int | None
+    retry: Retry | None
     arguments: ArgumentsCodec
     result: ValueCodec
 
@@ -41,19 +46,24 @@ class Defined(Generic[T]):
     """Every definition that was made in this process and still exists."""
 
     def __init__(self) -> None:
-        self._definitions: weakref.WeakSet[T] = weakref.WeakSet()
+        self._by_code: defaultdict[str, weakref.WeakValueDictionary[str, T]]
+        self._by_code = defaultdict(weakref.WeakValueDictionary)
         self.changes = 0
 
     def add(self, definition: T) -> None:
         """Take note of a definition; one from the same place replaces the earlier, as a reload does."""
-        for other in list(self._definitions):
-            if other.code == definition.code and other.place == definition.place:
-                self._definitions.discard(other)
-        self._definitions.add(definition)
+        self._by_code[definition.code][definition.place] = definition
         self.changes += 1
 
+    def only(self, code: str) -> T | None:
+        """The one definition of that code, if there is one; two are refused."""
+        found = list(self._by_code[code].values()) if code in self._by_code else []
+        if len(found) > 1:
+            raise _two_of_one_name(*found[:2])
+        return found[0] if found else None
+
     def __iter__(self) -> Iterator[T]:
-        return iter(list(self._definitions))
+        return iter([definition for places in self._by_code.values() for definition in places.values()])
 
 
 DEFINED: Defined[Workflow] = Defined()
@@ -63,7 +73,8 @@ DEFINED_STEPS: Defined[StepAlone] = Defined()
 class Registry:
     """The workflows of one app: the ones it was given, or else every one defined in the process.
 
-    Steps with a queue of their own are known to every app: they are called by workflows, not listed with them.
+    Steps are known to every app: they are called by workflows, not listed with them. Those with a queue of their own
+    are announced by its workers; any other is executed on its own only for a workflow that has spread it out.
     """
 
     def __init__(self, workflows: Iterable[Workflow] | None) -> None:
@@ -86,13 +97,13 @@ class Registry:
 
     def by_code(self, code: str) -> Executable | None:
         """The workflow of that name and version, or the step of that name, if this app has it."""
-        return self._known().get(code)
+        return self._known().get(code) or DEFINED_STEPS.only(code)
 
     def newest(self, name: str) -> Workflow:
         """The highest version of a workflow."""
-        versions = [workflow for workflow in self._workflows() if workflow.name == name]
+        versions = [workflow for workflow in self.workflows() if workflow.name == name]
         if not versions:
-            raise Invalid(f"No workflow is named {name!r} here. {self._names_for_people()}")
+            raise Invalid(f"No workflow is named {name!r} here. {self._names_for_people(name)}")
         return max(versions, key=lambda workflow: workflow.version)
 
     def codes(self) -> list[str]:
@@ -103,7 +114,8 @@ class Registry:
         """The queues that its workflows and steps name."""
         return sorted({definition.queue for definition in self._known().values()})
 
-    def _workflows(self) -> list[Workflow]:
+    def workflows(self) -> list[Workflow]:
+        """Every workflow that it knows, without the steps."""
         from stepfast.workflows.functions import Workflow
 
         return [known for known in self._known().values() if isinstance(known, Workflow)]
@@ -118,16 +130,21 @@ class Registry:
 
     def _gather(self) -> dict[str, Executable]:
         known = dict(self._given)
-        defined: list[Executable] = [*(DEFINED if self._all_defined else ()), *DEFINED_STEPS]
+        announced = [step for step in DEFINED_STEPS if step.queue]
+        defined: list[Executable] = [*(DEFINED if self._all_defined else ()), *announced]
         for definition in defined:
             other = known.setdefault(definition.code, definition)
             if other.place != definition.place:
                 raise _two_of_one_name(other, definition)
         return known
 
-    def _names_for_people(self) -> str:
-        names = sorted({workflow.name for workflow in self._workflows()})
-        return f"Known are: {', '.join(names)}." if names else "None is defined: is the module that has them imported?"
+    def _names_for_people(self, wanted: str) -> str:
+        names = sorted({workflow.name for workflow in self.workflows()})
+        if not names:
+            return "None is defined: is the module that has them imported?"
+        nearest = difflib.get_close_matches(wanted, names, 1)
+        hint = f"Did you mean {nearest[0]!r}? " if nearest else ""
+        return f"{hint}Known are: {', '.join(names)}."
 
 
 def _two_of_one_name(first: Executable, second: Executable) -> InvalidDefinition:

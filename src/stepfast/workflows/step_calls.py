@@ -1,4 +1,4 @@
-"""Steps under way: attempts, retries, and the record of what came of them."""
+"""Steps under way: attempts, their limits, retries, and the record of what came of them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from functools import partial
 from typing import Any
 
 from stepfast.kernel import rules
-from stepfast.kernel.decisions import Record
+from stepfast.kernel.decisions import Decision, OpenWait, Record
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import Invalid, RowsRefused, Unstorable, WrongCall
 from stepfast.kernel.states import StepState
 from stepfast.workflows import failures
 from stepfast.workflows.bodies import Later, StepBody, StepInfo
 from stepfast.workflows.calls import Asked
+from stepfast.workflows.limits import Limit, OutOfTime, attempt_limit, given_up, run_within, timed_out
 
 # These fail the same way each time: a value that cannot be stored, a call in the wrong place.
 NEVER_RETRIED = (Invalid, WrongCall)
+
+# By its alarm in the store a run may be woken a little before this process's clock says so: not worth a park.
+NEARLY_DUE_MS = 100
 
 
 class StepCall:
@@ -31,12 +35,22 @@ class StepCall:
         self.counted = body.counted_input(self._arguments, self.input)
         self._task: asyncio.Task[None] | None = None
         self._unwanted = False
+        self._attempt_no = 1
+        self._begun_at = Instant(0)
+        """When the first attempt began, whoever made it."""
+        self._due_at = Instant(0)
+        self._scheduling = False
+        self._backoff: OpenWait | None = None
+        """The wait for the next attempt, open in the store until the next record closes it."""
 
     def counted_of(self, stored: str) -> str:
         return self._body.count_stored_input(stored)
 
     def value_of(self, text: str) -> Any:
         return self._body.result.decode(text)
+
+    def recalled(self, asked: Asked, record: Record) -> None:
+        """What its record says is all there is to it."""
 
     def begin(self, asked: Asked, record: Record | None) -> None:
         asked.context.busy.add(asked.call)
@@ -54,12 +68,35 @@ class StepCall:
         if self._task is None or self._task.done():
             return
         self.drop()
-        context = asked.context
-        context.busy.discard(asked.call)
-        context.host.recorder.ride(context.run, rules.cancelled_step(asked.call, context.host.clock.now()))
+        if not self._scheduling:
+            self._call_off_now(asked)
+
+    def _call_off_now(self, asked: Asked) -> None:
+        # Recorded, so that a replay does not take an equal call elsewhere for this one.
+        self._save_call_off(asked, self._backoff)
 
     def abandon(self, asked: Asked, record: Record) -> None:
-        """Nothing of it is under way."""
+        """Nothing of it is under way, but the run must not be woken for its next attempt."""
+        self._attempt_no = record.attempt
+        backoff = asked.context.mailbox.wait(record.seq)
+        if backoff is not None:
+            self._save_call_off(asked, backoff)
+
+    def _save_call_off(self, asked: Asked, backoff: OpenWait | None) -> None:
+        context = asked.context
+        closed: tuple[int, ...] = ()
+        if backoff is not None:
+            context.mailbox.forget(backoff.wait_id)
+            closed = (backoff.wait_id,)
+        context.busy.add(asked.call)
+        record = asked.new_record(StepState.CANCELLED, self._attempt_no, context.host.clock.now())
+        context.save(rules.call_off(context.run, record, closed), partial(self._closed, asked))
+
+    def _closed(self, asked: Asked, refused: BaseException | None) -> None:
+        asked.context.busy.discard(asked.call)
+        if refused is not None:
+            asked.context.stop(refused)
+        asked.context.kick()
 
     def drop(self) -> None:
         self._unwanted = True
@@ -67,21 +104,61 @@ class StepCall:
             self._task.cancel()
 
     async def _perform(self, asked: Asked, record: Record | None) -> None:
-        attempt = 1
-        if record is not None:
-            attempt = record.attempt + 1
-            await self._rest_until(asked, record.due_at)
-        while not await self._attempt(asked, attempt):
-            attempt += 1
+        is_due = await self._take_up(asked, record)
+        while is_due and not await self._attempt(asked):
+            self._attempt_no += 1
+            is_due = await self._rest(asked)
 
-    async def _attempt(self, asked: Asked, attempt: int) -> bool:
-        """One try of the body; False when it failed and another try is due now."""
+    async def _take_up(self, asked: Asked, record: Record | None) -> bool:
+        """Go on where the last record of the call has left it; False when the run was let go of meanwhile."""
         context = asked.context
-        started_at = context.host.clock.now()
-        context.host.recorder.ride(context.run, rules.started_step(asked.call, attempt, started_at))
+        if record is None:
+            self._begun_at = context.host.clock.now()
+            return True
+        self._begun_at = context.begun_at(record.call) or record.started_at
+        self._attempt_no = record.attempt
+        if record.state is StepState.RUNNING:
+            return True
+        self._attempt_no += 1
+        self._due_at = record.due_at or record.ended_at
+        self._backoff = context.mailbox.wait(record.seq)
+        return await self._rest(asked)
+
+    async def _rest(self, asked: Asked) -> bool:
+        """Wait for the time of the next attempt; False when the run was let go of meanwhile."""
+        context, backoff = asked.context, self._backoff
+        context.resting.add(asked.call)
+        if backoff is not None and self._due_at - context.host.clock.now() >= NEARLY_DUE_MS:
+            # The store wakes the run in time: if nothing else is under way, nobody need sit here.
+            context.busy.discard(asked.call)
+            context.mailbox.await_(backoff, _look_at_nothing)
+        context.kick()
         try:
-            info = StepInfo(context.run, asked.call, attempt, context.host.clock.now, context.tell)
-            value = await self._body.invoke(self._arguments, info, context.host.threads)
+            is_due = await self._sleep_until_due(asked)
+        finally:
+            context.resting.discard(asked.call)
+        context.busy.add(asked.call)
+        if backoff is not None:
+            context.mailbox.forget(backoff.wait_id)
+        return is_due
+
+    async def _sleep_until_due(self, asked: Asked) -> bool:
+        clock = asked.context.host.clock
+        while (left_ms := self._due_at - clock.now()) > 0:
+            await clock.sleep(left_ms)
+        return await asked.context.until_free()
+
+    async def _attempt(self, asked: Asked) -> bool:
+        """One try of the body; False when it failed and another try follows."""
+        context, attempt = asked.context, self._attempt_no
+        started_at = context.host.clock.now()
+        limit = attempt_limit(self._body.limits, self._begun_at, started_at)
+        if limit is not None and limit.span_ms == 0:
+            self._fail(asked, started_at, given_up(asked.call.address, max(attempt - 1, 1), self._body.limits))
+            return True
+        self._tell_start(asked, started_at)
+        try:
+            value = await self._invoke(asked, limit)
             text, restored = self._body.result.restore(value)
         except BaseException as error:
             if self._unwanted or isinstance(error, KeyboardInterrupt | GeneratorExit):
@@ -89,52 +166,114 @@ class StepCall:
             if isinstance(error, Later):
                 context.stop(error)
                 return True
-            return await self._attempt_failed(asked, attempt, started_at, error)
+            return await self._attempt_failed(asked, started_at, error)
         self._save(asked, asked.new_record(StepState.COMPLETED, attempt, started_at, value=text), restored, None)
         return True
 
-    async def _attempt_failed(self, asked: Asked, attempt: int, started_at: Instant, error: BaseException) -> bool:
-        retry = self._body.retry or asked.context.host.default_retry
-        failure = failures.describe(error)
-        text = failures.to_text(failure)
-        if isinstance(error, NEVER_RETRIED) or not retry.allows(attempt, error):
-            record = asked.new_record(StepState.FAILED, attempt, started_at, error=text)
-            self._save(asked, record, None, failures.revive(failure))
-            return True
-        record = asked.new_record(StepState.PENDING, attempt, started_at, error=text)
-        due_at = Instant(record.ended_at + retry.delay_ms(attempt, asked.digest))
-        decision = rules.schedule_retry(asked.context.run, record._replace(due_at=due_at))
-        if not await asked.context.saved(decision):
-            return True
-        await self._rest_until(asked, due_at)
-        return False
+    def _tell_start(self, asked: Asked, started_at: Instant) -> None:
+        context, attempt = asked.context, self._attempt_no
+        if self._body.limits.total_ms is not None and started_at == self._begun_at:
+            # Also if this process dies in its first attempt: the time for all attempts counts from here.
+            record = asked.new_record(StepState.RUNNING, attempt, started_at)
+            context.save(rules.begin_step(context.run, record), partial(self._begun, asked))
+        else:
+            context.host.recorder.ride(context.run, rules.started_step(asked.call, attempt, started_at))
 
-    async def _rest_until(self, asked: Asked, due_at: Instant | None) -> None:
-        if due_at is None:
-            return
+    def _begun(self, asked: Asked, refused: BaseException | None) -> None:
+        # Rows that the store cannot hold fail the step when it ends, with the error that says so.
+        if refused is not None and not isinstance(refused, RowsRefused):
+            asked.context.stop(refused)
+
+    async def _invoke(self, asked: Asked, limit: Limit | None) -> Any:
         context = asked.context
-        context.resting.add(asked.call)
-        context.leave_when_still()
-        try:
-            await context.host.clock.sleep(due_at - context.host.clock.now())
-        finally:
-            context.resting.discard(asked.call)
+        info = StepInfo(context.run, asked.call, self._attempt_no, context.host.clock.now, context.tell)
+        if limit is None:
+            return await self._body.invoke(self._arguments, info, context.host.threads)
+        body = partial(self._body.invoke, self._arguments, info, context.host.threads)
+        return await run_within(limit, context.host.clock, body)
+
+    async def _attempt_failed(self, asked: Asked, started_at: Instant, error: BaseException) -> bool:
+        limits, address, attempt = self._body.limits, asked.call.address, self._attempt_no
+        is_final = isinstance(error, NEVER_RETRIED)
+        if isinstance(error, OutOfTime):
+            is_final = error.limit.is_final
+            error = timed_out(address, attempt, limits, is_final)
+        retry = self._body.retry or asked.context.host.default_retry
+        if is_final or not retry.allows(attempt, error):
+            self._fail(asked, started_at, error)
+            return True
+        delay_ms, end = retry.delay_ms(attempt, asked.digest), limits.end(self._begun_at)
+        if end is not None and asked.context.host.clock.now() + delay_ms >= end:
+            gave_up = given_up(address, attempt, limits)
+            gave_up.__cause__ = error
+            self._fail(asked, started_at, gave_up)
+            return True
+        return not await self._schedule(asked, started_at, error, delay_ms)
+
+    async def _schedule(self, asked: Asked, started_at: Instant, error: BaseException, delay_ms: int) -> bool:
+        """Record the failed attempt, and when the next is due; False when the run cannot go on here."""
+        context = asked.context
+        text = failures.to_text(failures.describe(error))
+        record = asked.new_record(StepState.PENDING, self._attempt_no, started_at, error=text)
+        self._due_at = Instant(record.ended_at + delay_ms)
+        record = record._replace(due_at=self._due_at)
+        decision = rules.schedule_retry(context.run, record, delay_ms, self._take_backoff())
+        scheduled: asyncio.Future[bool] = context.outer.create_future()
+        self._scheduling = True
+        context.save(decision, partial(self._scheduled, asked, decision, scheduled))
+        return await scheduled
+
+    def _scheduled(
+        self, asked: Asked, decision: Decision, scheduled: asyncio.Future[bool], refused: BaseException | None
+    ) -> None:
+        context = asked.context
+        self._scheduling = False
+        if refused is not None:
+            context.stop(refused)
+        elif decision.opened:
+            (wait,) = decision.opened
+            self._backoff = OpenWait(wait.wait_id, wait.kind, wait.name, self._due_at, 1, 0, 1, 0, 0)
+        if self._unwanted and not context.is_closed:
+            self._call_off_now(asked)
+        if not scheduled.done():
+            scheduled.set_result(refused is None)
+
+    def _take_backoff(self) -> tuple[int, ...]:
+        """The wait that the next record closes, if there is one."""
+        backoff, self._backoff = self._backoff, None
+        return (backoff.wait_id,) if backoff else ()
+
+    def _fail(self, asked: Asked, started_at: Instant, error: BaseException) -> None:
+        failure = failures.describe(error)
+        record = asked.new_record(StepState.FAILED, self._attempt_no, started_at, error=failures.to_text(failure))
+        self._save(asked, record, None, failures.revive(failure))
 
     def _save(self, asked: Asked, record: Record, value: Any, error: BaseException | None) -> None:
-        decision = rules.record_step(asked.context.run, record)
-        answered = partial(self._answered, asked, record, value, error)
-        asked.context.host.recorder.save(asked.context.run, decision, answered)
+        closed = self._take_backoff()
+        decision = rules.record_step(asked.context.run, record, closed)
+        asked.context.save(decision, partial(self._answered, asked, record, closed, value, error))
 
     def _answered(
-        self, asked: Asked, record: Record, value: Any, error: BaseException | None, refused: BaseException | None
+        self,
+        asked: Asked,
+        record: Record,
+        closed: tuple[int, ...],
+        value: Any,
+        error: BaseException | None,
+        refused: BaseException | None,
     ) -> None:
         if isinstance(refused, RowsRefused) and record.state is not StepState.FAILED:
-            self._refused(asked, record, refused)
+            self._refused(asked, record, closed, refused)
         else:
             asked.context.ended(asked, record.ended_at, value, error, refused)
 
-    def _refused(self, asked: Asked, record: Record, refused: RowsRefused) -> None:
+    def _refused(self, asked: Asked, record: Record, closed: tuple[int, ...], refused: RowsRefused) -> None:
         """The store cannot hold this result: the step fails for that, and with nothing of the data in question."""
         failure = failures.describe(Unstorable(f"The store refused the record of step {asked.call.address}: {refused}"))
         failed = record._replace(state=StepState.FAILED, input="{}", value=None, error=failures.to_text(failure))
-        self._save(asked, failed, None, failures.revive(failure))
+        decision = rules.record_step(asked.context.run, failed, closed)
+        asked.context.save(decision, partial(self._answered, asked, failed, closed, None, failures.revive(failure)))
+
+
+def _look_at_nothing() -> None:
+    """What comes for the run makes no attempt due earlier."""

@@ -9,6 +9,7 @@ from asyncio import events
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
+from stepfast.kernel.durations import Duration
 from stepfast.kernel.errors import InvalidDefinition, WrongCall
 from stepfast.kernel.retry import Retry
 from stepfast.kernel.texts import check_text
@@ -16,7 +17,8 @@ from stepfast.workflows.bodies import Key, StepBody
 from stepfast.workflows.branches import ask_blocking, thread_branch
 from stepfast.workflows.calls import Operation
 from stepfast.workflows.child_calls import ChildKind, ChildrenCall
-from stepfast.workflows.joins import Join
+from stepfast.workflows.joins import ONE
+from stepfast.workflows.limits import Limits, check_limit
 from stepfast.workflows.loop import RunLoop, current_branch_of
 from stepfast.workflows.registry import DEFINED_STEPS
 from stepfast.workflows.step_calls import StepCall
@@ -75,19 +77,29 @@ def operation_of(body: StepBody, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     """What a call of a step does: its body here, or a run of its own where the step has a queue."""
     if body.queue is None:
         return StepCall(body, args, kwargs)
-    text, _ = body.arguments.restore(body.arguments.bind(args, kwargs))
-    return ChildrenCall(step_kind(body), [text], Join(1, 1, single=True))
+    child = step_kind(body)
+    return ChildrenCall(child, [child.input_of(args, kwargs)], ONE)
 
 
 def step_kind(body: StepBody) -> ChildKind:
     """A step with a queue of its own as what children are runs of."""
-    return ChildKind("step", body.name, 0, body.name, body.queue or "", 0, body.result)
+    return ChildKind("step", body.name, 0, body.name, body.queue, 0, body.arguments, body.result)
+
+
+def spread_kind(body: StepBody) -> ChildKind:
+    """A step without a queue as what children are runs of: in their parent's queue, for workers with its code."""
+    # Whoever takes one up finds the step by its name.
+    DEFINED_STEPS.only(body.name)
+    return ChildKind("step", body.name, 0, None, None, 0, body.arguments, body.result)
 
 
 class StepAlone:
     """A step as what a worker executes: a run whose code is that one call."""
 
     is_async = True
+    # Attempts and time are the step's own affair, within its run.
+    timeout_ms: int | None = None
+    retry: Retry | None = None
 
     def __init__(self, body: StepBody) -> None:
         self.name = self.code = body.name
@@ -133,7 +145,13 @@ def step(function: Callable[P, T], /) -> SyncStep[P, T]: ...
 
 @overload
 def step(
-    *, name: str | None = None, retry: Retry | None = None, key: Key | None = None, queue: str | None = None
+    *,
+    name: str | None = None,
+    retry: Retry | None = None,
+    timeout: Duration | None = None,
+    total_timeout: Duration | None = None,
+    key: Key | None = None,
+    queue: str | None = None,
 ) -> StepDecorator: ...
 
 
@@ -143,22 +161,29 @@ def step(
     *,
     name: str | None = None,
     retry: Retry | None = None,
+    timeout: Duration | None = None,
+    total_timeout: Duration | None = None,
     key: Key | None = None,
     queue: str | None = None,
 ) -> Any:
     """Make a function a step: inside a run each call is recorded once and never run again.
 
-    With a `queue` of its own each call is a run of its own, which any worker that serves the queue takes.
+    `timeout` is the time for each attempt, `total_timeout` for all of them. With a `queue` of its own each call is a
+    run of its own, which any worker that serves the queue takes.
     """
-    decorator = StepDecorator(name, retry, key, queue)
+    attempt_ms = check_limit("The timeout of a step", timeout)
+    total_ms = check_limit("The total_timeout of a step", total_timeout)
+    decorator = StepDecorator(name, retry, Limits(attempt_ms, total_ms), key, queue)
     return decorator if function is None else decorator(function)
 
 
 class StepDecorator:
     """`@step(...)` with options."""
 
-    def __init__(self, name: str | None, retry: Retry | None, key: Key | None, queue: str | None) -> None:
-        self._name, self._retry, self._key = name, retry, key
+    def __init__(
+        self, name: str | None, retry: Retry | None, limits: Limits, key: Key | None, queue: str | None
+    ) -> None:
+        self._name, self._retry, self._limits, self._key = name, retry, limits, key
         self._queue = None if queue is None else check_text("The queue of a step", queue)
 
     @overload
@@ -169,11 +194,10 @@ class StepDecorator:
 
     def __call__(self, function: Callable[..., Any]) -> Any:
         name = check_name("Step", self._name or getattr(function, "__name__", ""), function)
-        body = StepBody(function, name, self._retry, self._key, self._queue)
+        body = StepBody(function, name, self._retry, self._key, self._queue, self._limits)
         wrapped: Any = AsyncStep(body) if body.is_async else SyncStep(body)
-        if body.queue is not None:
-            wrapped.alone = StepAlone(body)
-            DEFINED_STEPS.add(wrapped.alone)
+        wrapped.alone = StepAlone(body)
+        DEFINED_STEPS.add(wrapped.alone)
         return wrapped
 
 

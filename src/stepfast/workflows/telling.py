@@ -9,7 +9,7 @@ from typing import Any
 
 from stepfast.kernel import rules
 from stepfast.kernel.decisions import Record
-from stepfast.kernel.errors import Invalid, WrongCall
+from stepfast.kernel.errors import Invalid, Unstorable, WrongCall
 from stepfast.kernel.events import EventType
 from stepfast.kernel.states import StepState
 from stepfast.kernel.texts import check_text
@@ -20,6 +20,8 @@ from stepfast.workflows.codec import ValueCodec
 from stepfast.workflows.loop import RunLoop, current_branch_of
 from stepfast.workflows.waiting import ask
 
+# Events stay in their rows, whatever their size, for whoever reads the history reads them all.
+MAX_EVENT_DATA = 1_000_000
 RESERVED = frozenset(map(str, EventType))
 
 
@@ -38,6 +40,9 @@ class EmitCall:
 
     def value_of(self, text: str) -> Any:
         return None
+
+    def recalled(self, asked: Asked, record: Record) -> None:
+        """It was written, and that is all."""
 
     def begin(self, asked: Asked, record: Record | None) -> None:
         context = asked.context
@@ -63,7 +68,11 @@ def emit(event: str, data: Any = None) -> Any:
             f"The event's type is {event!r}, which the engine uses itself. Choose another, like 'order.{event}'."
         )
     codec = ValueCodec(Any if data is None else type(data), f"The data of event {event!r}")
-    return ask("emit", EmitCall(event, codec.encode(data)))
+    text = codec.encode(data)
+    if len(text) > MAX_EVENT_DATA:
+        size = f"as JSON it has {len(text):,} characters, and the limit is {MAX_EVENT_DATA:,}"
+        raise Unstorable(f"The data of event {event!r} cannot be stored: {size}. Emit the address of it instead.")
+    return ask("emit", EmitCall(event, text))
 
 
 def progress(done: float, total: float | None = None, note: str | None = None) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from functools import partial
 from typing import Any
 
 from stepfast.kernel import rules
-from stepfast.kernel.decisions import Decision, Message, NewRun, OpenWait, Record, Wait
+from stepfast.kernel.decisions import CallId, Decision, Message, NewRun, OpenWait, Record, Wait
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.errors import Invalid, StepfastError, WaitTimeout
-from stepfast.kernel.states import StepState, WaitKind
+from stepfast.kernel.errors import Invalid, WaitTimeout
+from stepfast.kernel.states import STEP_ENDED, StepState, WaitKind
 from stepfast.workflows import failures
 from stepfast.workflows.calls import Asked
 from stepfast.workflows.codec import ValueCodec
@@ -24,6 +25,8 @@ class WaitCall:
     wait_kind: WaitKind
     kind = "wait"
     name = "wait"
+    looks_when_due = True
+    """Whether what came in time must be looked for when the time is over."""
 
     def __init__(self, wait_name: str, text: str, due_in_ms: int | None) -> None:
         self.input = self.counted = text
@@ -32,8 +35,11 @@ class WaitCall:
         self._asked: Asked | None = None
         self._wait: OpenWait | None = None
         self._started_at = Instant(0)
-        self._timer: asyncio.Task[None] | None = None
+        self._opened_as: CallId
+        self._errand: asyncio.Task[None] | None = None
         self._ending = False
+        self._is_stored = False
+        """Whether the wait at hand is as the store has it, not as this process takes it to be."""
 
     def counted_of(self, stored: str) -> str:
         return stored
@@ -45,11 +51,14 @@ class WaitCall:
         """Something may have come: end the wait if it is met."""
 
     def due(self, wait: OpenWait) -> None:
-        """The time of the wait is over."""
+        """The time of the wait is over, and all that came in time has been looked at."""
 
     def takes_at_once(self) -> bool:
         """Whether what is wanted is there already, so that no wait need be opened."""
         return False
+
+    def forgo(self) -> None:
+        """The code called it off when its end was on the way into the store already."""
 
     def wait(self) -> Wait:
         """What is waited for."""
@@ -64,33 +73,49 @@ class WaitCall:
         assert self._asked is not None
         return self._asked
 
+    def recalled(self, asked: Asked, record: Record) -> None:
+        """What its record says is all there is to it."""
+
     def begin(self, asked: Asked, record: Record | None) -> None:
         self._asked = asked
-        self._started_at = asked.context.host.clock.now() if record is None else record.started_at
-        if record is not None:
-            self._resume(record)
-        elif not self.takes_at_once():
-            self._open()
+        wait = None if record is None else asked.context.mailbox.wait(record.seq)
+        if record is not None and wait is not None:
+            # Not where it is asked for now: code that was regrouped makes the same call elsewhere.
+            self._opened_as, self._started_at, self._is_stored = record.call, record.started_at, True
+            self.await_(wait)
+            return
+        # A wait that was opened and is gone belonged to an earlier generation of the run: it is opened anew.
+        self._opened_as, self._started_at = asked.call, asked.context.host.clock.now()
+        if not self.takes_at_once():
+            self.open()
 
     def call_off(self, asked: Asked) -> None:
         """The run must not be woken for what its code no longer wants; one that is just being opened is closed then."""
-        if self._wait is None or self._ending:
-            return
-        self._stop_waiting(self._wait)
-        record = asked.new_record(StepState.CANCELLED, 1, self._started_at)
-        decision = rules.call_off_wait(asked.context.run, record, self._wait.wait_id)
-        asked.context.busy.add(asked.call)
-        asked.context.save(decision, partial(self._called_off, asked))
+        if self._ending:
+            self.forgo()
+        elif self._wait is not None:
+            self._close(asked, self._wait)
 
     def abandon(self, asked: Asked, record: Record) -> None:
-        """Its wait is still open in the store, and would wake the run again and again."""
+        """A wait that is still open in the store would wake the run again and again."""
         self._asked, self._started_at = asked, record.started_at
-        self._wait = asked.context.mailbox.wait(record.seq)
-        self.call_off(asked)
+        if record.state not in STEP_ENDED:
+            self._wait = asked.context.mailbox.wait(record.seq)
+            self.call_off(asked)
 
     def drop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        if self._errand is not None:
+            self._errand.cancel()
+
+    def _close(self, asked: Asked, wait: OpenWait) -> None:
+        self._stop_waiting(wait)
+        self.save_call_off(asked, (wait.wait_id,))
+
+    def save_call_off(self, asked: Asked, closed: tuple[int, ...]) -> None:
+        """Record that the code no longer wants it."""
+        record = asked.new_record(StepState.CANCELLED, 1, self._started_at)
+        asked.context.busy.add(asked.call)
+        asked.context.save(rules.call_off(asked.context.run, record, closed), partial(self._called_off, asked))
 
     def _called_off(self, asked: Asked, refused: BaseException | None) -> None:
         asked.context.busy.discard(asked.call)
@@ -98,15 +123,8 @@ class WaitCall:
             asked.context.stop(refused)
         asked.context.kick()
 
-    def _resume(self, record: Record) -> None:
-        wait = self.asked.context.mailbox.wait(record.seq)
-        if wait is None:
-            address = self.asked.call.address
-            self.asked.context.stop(StepfastError(f"{address} was opened, but the store has no wait {record.seq}."))
-        else:
-            self._await(wait)
-
-    def _open(self) -> None:
+    def open(self) -> None:
+        """Begin to wait, in the store first."""
         context, asked = self.asked.context, self.asked
         record = asked.new_record(StepState.WAITING, 1, self._started_at)
         decision = rules.open_wait(context.run, record, self.wait(), self.children())
@@ -122,18 +140,18 @@ class WaitCall:
         if context.is_closed:
             return
         (wait,) = decision.opened
-        # Later than the store's own moment by the way of the answer, so that nothing fires early.
         due_at = None if wait.due_in_ms is None else Instant(context.host.clock.now() + wait.due_in_ms)
         opened = OpenWait(wait.wait_id, wait.kind, wait.name, due_at, wait.need, wait.spare, wait.total, 0, 0)
-        if self.asked.answer.cancelled():
+        if self.asked.answer.done():
             # Before it looks: what has come meanwhile is for others.
             self._wait = opened
             self.call_off(self.asked)
         else:
-            self._await(opened)
+            self.await_(opened)
         context.kick()
 
-    def _await(self, wait: OpenWait) -> None:
+    def await_(self, wait: OpenWait) -> None:
+        """Wait for what is open in the store."""
         self._wait = wait
         context = self.asked.context
         context.mailbox.await_(wait, self._look)
@@ -141,20 +159,43 @@ class WaitCall:
         if wait.due_at is None or self._ending:
             return
         if wait.due_at <= context.host.clock.now():
-            self.due(wait)
-        else:
-            self._timer = context.outer.create_task(self._fire(wait, wait.due_at), name="stepfast-timer")
+            # Before the code is still: a run that is due must not be parked.
+            context.busy.add(self.asked.call)
+        self._errand = context.run_errand(self._fire(wait.wait_id, wait.due_at), "stepfast-timer")
 
     def _look(self) -> None:
         if self._wait is not None and not self._ending:
             self.check(self.asked.context.mailbox.wait(self._wait.wait_id) or self._wait)
 
-    async def _fire(self, wait: OpenWait, due_at: Instant) -> None:
-        clock = self.asked.context.host.clock
-        while (left := due_at - clock.now()) > 0:
-            await clock.sleep(left)
-        if not self._ending:
-            self.due(wait)
+    async def _fire(self, wait_id: int, due_at: Instant) -> None:
+        """Rest until the time of the wait is over by this process's clock, then make sure of it by the store's."""
+        context, call = self.asked.context, self.asked.call
+        clock = context.host.clock
+        while not self._ending:
+            while (left_ms := due_at - clock.now()) > 0:
+                await clock.sleep(left_ms)
+            if call not in context.busy and not await context.until_unparked():
+                return
+            context.busy.add(call)
+            now = await context.host.store.now()
+            # After the moment was read, so that whatever came up to it is seen.
+            wait = await self._as_stored(wait_id)
+            if wait is None or wait.due_at is None:
+                return
+            if wait.due_at <= now:
+                self.due(wait)
+                return
+            context.busy.discard(call)
+            context.kick()
+            due_at = Instant(clock.now() + wait.due_at - now)
+
+    async def _as_stored(self, wait_id: int) -> OpenWait | None:
+        """The wait as the store has it, unless it has ended by what has come: only the store knows when it is due."""
+        context = self.asked.context
+        if (self.looks_when_due or not self._is_stored) and not await context.look_now():
+            return None
+        self._is_stored = True
+        return None if self._ending else context.mailbox.wait(wait_id)
 
     def end(self, text: str, taken: Message | None = None) -> None:
         """What was waited for has come."""
@@ -185,8 +226,8 @@ class WaitCall:
     def _stop_waiting(self, wait: OpenWait) -> None:
         self._ending = True
         self.asked.context.mailbox.forget(wait.wait_id)
-        if self._timer is not None and self._timer is not asyncio.current_task():
-            self._timer.cancel()
+        if self._errand is not None and self._errand is not asyncio.current_task():
+            self._errand.cancel()
 
 
 class SleepCall(WaitCall):
@@ -194,6 +235,7 @@ class SleepCall(WaitCall):
 
     wait_kind = WaitKind.TIME
     kind = name = "sleep"
+    looks_when_due = False
 
     def __init__(self, span_ms: int) -> None:
         super().__init__("sleep", f'{{"ms":{span_ms}}}', span_ms)
@@ -203,37 +245,64 @@ class SleepCall(WaitCall):
 
 
 class ReceiveCall(WaitCall):
-    """A wait for a message of one name."""
+    """A wait for a message of one name.
+
+    The record of one that was received names its number: a message that was on its way to code which did not want it
+    any more is given back, and whoever takes it then names the same number, so that replays agree on who had it.
+    """
 
     wait_kind = WaitKind.SIGNAL
     kind = "receive"
 
     def __init__(self, signal: str, codec: ValueCodec, timeout_ms: int | None) -> None:
-        super().__init__(signal, f'{{"timeout_ms":{"null" if timeout_ms is None else timeout_ms}}}', timeout_ms)
+        super().__init__(signal, json.dumps({"timeout_ms": timeout_ms}), timeout_ms)
         self.name = f"receive:{signal}"
         self._codec = codec
+        self._message: Message | None = None
+
+    def counted_of(self, stored: str) -> str:
+        return json.dumps({"timeout_ms": json.loads(stored)["timeout_ms"]})
 
     def value_of(self, text: str) -> Any:
         return self._codec.decode(text)
 
     def takes_at_once(self) -> bool:
-        message = self.asked.context.mailbox.take(SIGNAL, self._wait_name, None)
+        return self._take(None)
+
+    def check(self, wait: OpenWait) -> None:
+        self._take(wait.due_at)
+
+    def due(self, wait: OpenWait) -> None:
+        self.fail(WaitTimeout(f"No signal {self._wait_name!r} came within {self._due_in_ms} ms."))
+
+    def _take(self, until: Instant | None) -> bool:
+        message = self.asked.context.mailbox.take(SIGNAL, self._wait_name, until)
         if message is not None:
+            self._message = message
+            self.input = json.dumps({**json.loads(self.counted), "n": message.n})
             self.end(message.value or "null", message)
         return message is not None
 
-    def check(self, wait: OpenWait) -> None:
-        message = self.asked.context.mailbox.take(SIGNAL, self._wait_name, wait.due_at)
-        if message is not None:
-            self.end(message.value or "null", message)
+    def fail(self, error: BaseException, taken: Message | None = None) -> None:
+        # A message that cannot be read is used up.
+        self._message = None
+        super().fail(error, taken)
 
-    def due(self, wait: OpenWait) -> None:
-        # What came in time wins, also when nobody looked until now; until that is known the run must not park.
-        context = self.asked.context
-        context.busy.add(self.asked.call)
-        context.outer.create_task(self._look_once_more(), name="stepfast-look")
+    def forgo(self) -> None:
+        if self._message is not None:
+            self.asked.context.mailbox.give_back(self._message)
 
-    async def _look_once_more(self) -> None:
-        looked = await self.asked.context.look_now()
-        if looked and not self._ending:
-            self.fail(WaitTimeout(f"No signal {self._wait_name!r} came within {self._due_in_ms} ms."))
+    def recalled(self, asked: Asked, record: Record) -> None:
+        if record.state is StepState.COMPLETED:
+            asked.context.mailbox.take_back(_number_of(record))
+
+    def abandon(self, asked: Asked, record: Record) -> None:
+        super().abandon(asked, record)
+        if record.state is StepState.COMPLETED:
+            came = (record.value, None, record.started_at, True)
+            asked.context.mailbox.give_back(Message(_number_of(record), SIGNAL, self._wait_name, *came))
+
+
+def _number_of(record: Record) -> int:
+    number: int = json.loads(record.input).get("n", 0)
+    return number

@@ -1,0 +1,90 @@
+"""Large values: put away before the commit that mentions them, and put back in place of their references."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from stepfast.kernel.blobs import (
+    DEFAULT_THRESHOLD,
+    BlobKey,
+    Blobs,
+    Reference,
+    is_reference,
+    parse_reference,
+    reference_to,
+    restored,
+)
+from stepfast.kernel.errors import BlobsFailed, StepfastError
+from stepfast.kernel.ids import RunId
+
+T = TypeVar("T")
+
+AT_ONCE = 4
+
+
+class Values:
+    """Swaps texts of more characters than the threshold for references to blobs, and back.
+
+    The blob is there before the row that mentions it; one whose row never came is an orphan, and is swept.
+    """
+
+    def __init__(self, blobs: Blobs, threshold: int = DEFAULT_THRESHOLD) -> None:
+        self.blobs = blobs
+        self.threshold = threshold
+        self._room = asyncio.Semaphore(AT_ONCE)
+        # Digests of megabytes take their time, and must not take the event loop's.
+        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="stepfast-values")
+
+    async def open(self) -> None:
+        await self.ask(self.blobs.open)
+
+    async def close(self) -> None:
+        self._threads.shutdown(cancel_futures=True)
+        await self.ask(self.blobs.close)
+
+    async def keep(self, tenant: str, run_id: RunId, text: str) -> str:
+        """The text itself, or, when it is large, the reference to it, which is now in the blob store."""
+        if len(text) <= self.threshold:
+            return text
+        content, reference = await self._in_thread(_sealed, text)
+        key = BlobKey(tenant, run_id, reference.name)
+        await self.ask(lambda: self.blobs.put(key, content))
+        return reference.text
+
+    async def resolve(self, tenant: str, run_id: RunId, texts: Sequence[str | None]) -> Sequence[str | None]:
+        """Each text as it was before it was put away; what several of them refer to is read once."""
+        wanted = sorted({text for text in texts if is_reference(text)})
+        if not wanted:
+            return texts
+        found = await asyncio.gather(*(self._get(tenant, run_id, text) for text in wanted))
+        known: dict[str | None, str] = dict(zip(wanted, found, strict=True))
+        return [known.get(text, text) for text in texts]
+
+    async def ask(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Ask the blob store, which may be anybody's code, in turn with others."""
+        async with self._room:
+            try:
+                return await call()
+            except StepfastError:
+                raise
+            except Exception as error:
+                raise BlobsFailed(
+                    f"The blob store {self.blobs!r} failed with {type(error).__name__}: {error}. Check that it is up."
+                ) from error
+
+    async def _get(self, tenant: str, run_id: RunId, text: str) -> str:
+        reference = parse_reference(text, run_id)
+        key = BlobKey(tenant, run_id, reference.name)
+        content = await self.ask(lambda: self.blobs.get(key))
+        return await self._in_thread(restored, reference, content, run_id)
+
+    async def _in_thread(self, work: Callable[..., T], *args: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
+
+
+def _sealed(text: str) -> tuple[bytes, Reference]:
+    content = text.encode()
+    return content, reference_to(content)

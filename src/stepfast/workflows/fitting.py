@@ -1,0 +1,177 @@
+"""Does today's code fit what a run has done so far? Replays a run in memory: nothing is written, and no body runs."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from enum import StrEnum
+from typing import Any, NamedTuple, NoReturn, cast
+
+from stepfast.kernel.decisions import HeldRun, History, Record
+from stepfast.kernel.durations import Instant
+from stepfast.kernel.errors import NonDeterminism, StepfastError, WrongCall
+from stepfast.kernel.events import Event
+from stepfast.kernel.retry import Retry
+from stepfast.workflows.calls import Asked
+from stepfast.workflows.context import Host, RunContext
+from stepfast.workflows.perform import Ending, Performance, Raised, Returned, Stopped
+from stepfast.workflows.registry import Executable
+
+
+class Verdict(StrEnum):
+    """What replaying a run with today's code shows."""
+
+    FITS = "fits"
+    """The code makes all the calls that were recorded, and goes on from there."""
+    ADDED_STEP = "added_step"
+    """The code makes a call that was never recorded before others that were; it will be done, then those are found."""
+    MISMATCH = "mismatch"
+    """The code does not make the calls that were recorded: the run would wait for other code."""
+    UNKNOWN_CODE = "unknown_code"
+    """There is no such workflow and version here."""
+
+
+class Fit(NamedTuple):
+    """How a run and today's code get on: at which step they part, and what is wrong there."""
+
+    verdict: Verdict
+    step: str | None = None
+    detail: str = ""
+    ending: Ending | None = None
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the run can go on with this code."""
+        return self.verdict in (Verdict.FITS, Verdict.ADDED_STEP)
+
+    def __str__(self) -> str:
+        place = f" at {self.step}" if self.step else ""
+        return f"{self.verdict}{place}: {self.detail}" if self.detail else f"{self.verdict}{place}"
+
+
+async def fit(workflow: Executable, run: HeldRun, history: History) -> Fit:
+    """Replay a run with a workflow's code as far as its records go, and say whether the two fit."""
+    try:
+        workflow.arguments.decode(run.input)
+    except StepfastError as error:
+        return Fit(Verdict.MISMATCH, None, f"The stored input no longer fits: {error}")
+    if not history.records:
+        return Fit(Verdict.FITS)
+    threads = ThreadPoolExecutor(1, thread_name_prefix="stepfast-fitting")
+    try:
+        rehearsal = Rehearsal(run, workflow, History(history.records, [], []), NOTHING, threads, ReplayOnly)
+        return rehearsal.judge(await rehearsal.perform())
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
+
+
+class Still(Exception):
+    """The code has come to where the run's records end."""
+
+
+class ReplayOnly(RunContext):
+    """A run's context that answers from records alone: whatever was never recorded is noted, and not begun."""
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.not_recorded: list[str] = []
+        self.last_asked: str | None = None
+
+    @property
+    def is_replaying(self) -> bool:
+        # Nothing that the code tells here is for anybody's ears.
+        return True
+
+    def unclaimed(self) -> list[Record]:
+        """The records that the code has not asked for."""
+        return self._replay.unclaimed()
+
+    def _find(self, asked: Asked) -> Record | None:
+        self.last_asked = asked.call.address
+        return super()._find(asked)
+
+    def _answer_from(self, record: Record, asked: Asked) -> None:
+        self.last_asked = asked.call.address
+        super()._answer_from(record, asked)
+
+    def _begin(self, asked: Asked, record: Record | None) -> None:
+        if record is None and not asked.answer.done():
+            self.not_recorded.append(asked.call.address)
+
+    def _park_when_still(self) -> None:
+        # The thread of a `def` workflow computes on while nothing is asked.
+        if self._open or self.loop.tasks:
+            self.stop(Still())
+
+
+class Rehearsal(Performance):
+    """A performance of a run before empty seats."""
+
+    _context: ReplayOnly
+
+    def judge(self, ending: Ending) -> Fit:
+        """What the end of the rehearsal says of the code."""
+        match ending:
+            case Stopped(Still()):
+                return self._judge_rest()
+            case Stopped(error):
+                return Fit(Verdict.MISMATCH, self._context.last_asked, str(error), ending)
+            case Raised(WrongCall() as error):
+                return Fit(Verdict.MISMATCH, self._context.last_asked, str(error), ending)
+        left = self._context.unclaimed()
+        if left:
+            return _left_out(left[0], ending)
+        return Fit(Verdict.FITS, None, _told(ending), ending)
+
+    def _judge_rest(self) -> Fit:
+        left, added = self._context.unclaimed(), self._context.not_recorded
+        if not left:
+            return Fit(Verdict.FITS)
+        if added:
+            later = ", ".join(record.call.address for record in left[:3])
+            return Fit(
+                Verdict.ADDED_STEP,
+                added[0],
+                f"It was never recorded, and will be done first; the code must come to {later} after it.",
+            )
+        return _left_out(left[0], None)
+
+
+def _left_out(record: Record, ending: Ending | None) -> Fit:
+    where = "waits" if ending is None else "ends"
+    error = NonDeterminism(f"It was recorded as {record.state}, but the code {where} without asking for it.")
+    return Fit(Verdict.MISMATCH, record.call.address, str(error), ending)
+
+
+def _told(ending: Ending) -> str:
+    match ending:
+        case Raised(error):
+            return f"The code raises {type(error).__name__} next."
+        case Returned():
+            return "The code returns next."
+    return ""
+
+
+class Refusing:
+    """In place of everything that a run would write with, or do something with."""
+
+    def now(self) -> Instant:
+        return Instant(0)
+
+    def ride(self, run: HeldRun, event: Event) -> None:
+        """Nobody listens."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise StepfastError(f"A replay that only looks tried to use {name}; it must not write or do anything.")
+
+
+_REFUSING = Refusing()
+NOTHING = Host(
+    recorder=cast(Any, _REFUSING),
+    clock=cast(Any, _REFUSING),
+    threads=cast(Any, _REFUSING),
+    default_retry=Retry(),
+    store=cast(Any, _REFUSING),
+    values=cast(Any, _REFUSING),
+    change=cast(Any, _REFUSING),
+    delivered=cast(Any, _REFUSING),
+)

@@ -1,0 +1,124 @@
+"""Calls in workflow code that give another answer on every replay: found by reading the code, before anything runs."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import builtins
+import datetime
+import inspect
+import os
+import random
+import secrets
+import textwrap
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from stepfast.workflows.registry import Executable
+
+_DO_IN_A_STEP = "do it in a function marked @step"
+_DURABLE_NOW, _DURABLE_SLEEP = "use durable.now()", "use stepfast.sleep()"
+_DURABLE_RANDOM, _DURABLE_TIMEOUT = "use durable.random()", "use stepfast.timeout()"
+
+INSTEAD: Mapping[str, str] = {
+    "time.time": _DURABLE_NOW,
+    "time.time_ns": _DURABLE_NOW,
+    "time.monotonic": _DURABLE_NOW,
+    "time.perf_counter": _DURABLE_NOW,
+    "time.sleep": _DURABLE_SLEEP,
+    "datetime.datetime.now": _DURABLE_NOW,
+    "datetime.datetime.utcnow": _DURABLE_NOW,
+    "datetime.datetime.today": _DURABLE_NOW,
+    "datetime.date.today": _DURABLE_NOW,
+    "uuid.uuid1": "use durable.uuid()",
+    "uuid.uuid4": "use durable.uuid()",
+    "random.random": _DURABLE_RANDOM,
+    "random.randint": _DURABLE_RANDOM,
+    "random.choice": _DURABLE_RANDOM,
+    "random.shuffle": _DURABLE_RANDOM,
+    "random.uniform": _DURABLE_RANDOM,
+    "secrets.token_hex": "use durable.uuid()",
+    "secrets.token_bytes": _DO_IN_A_STEP,
+    "secrets.token_urlsafe": _DO_IN_A_STEP,
+    "os.getenv": _DO_IN_A_STEP,
+    "os.urandom": _DO_IN_A_STEP,
+    "asyncio.sleep": _DURABLE_SLEEP,
+    "asyncio.timeout": _DURABLE_TIMEOUT,
+    "asyncio.wait_for": _DURABLE_TIMEOUT,
+    "asyncio.to_thread": _DO_IN_A_STEP,
+    "builtins.open": _DO_IN_A_STEP,
+    "builtins.input": "use stepfast.receive()",
+}
+
+_MODULES = {module.__name__: module for module in (asyncio, builtins, datetime, os, random, secrets, time, uuid)}
+
+
+class UnsafeCall(NamedTuple):
+    """A call in a workflow's own code that does not replay, where it stands, and what to use instead."""
+
+    workflow: str
+    file: str
+    line: int
+    call: str
+    instead: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.workflow} calls {self.call}(), which does not replay: {self.instead}."
+
+
+def unsafe_calls(workflow: Executable) -> list[UnsafeCall]:
+    """The calls in a workflow's function that give another answer each time; what it calls is not looked into."""
+    try:
+        lines, first = inspect.getsourcelines(workflow.function)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, TypeError, SyntaxError):
+        # Code without a file, as in a console: there is nothing to read.
+        return []
+    file = inspect.getsourcefile(workflow.function) or "?"
+    names = _names_of(workflow.function)
+    calls = sorted(_found(tree, names), key=lambda call: (call[0].lineno, call[0].col_offset))
+    return [UnsafeCall(workflow.code, file, first + node.lineno - 1, call, INSTEAD[call]) for node, call in calls]
+
+
+def _found(tree: ast.AST, names: Mapping[str, object]) -> Iterator[tuple[ast.Call, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and (found := _unsafe_name(_value(node.func, names))) is not None:
+            if found == "asyncio.sleep" and _is_zero(node):
+                continue
+            yield node, found
+
+
+def _names_of(function: Callable[..., Any]) -> Mapping[str, object]:
+    plain: Any = inspect.unwrap(function)
+    return {**vars(builtins), **plain.__globals__, **inspect.getclosurevars(plain).nonlocals}
+
+
+def _value(node: ast.expr, names: Mapping[str, object]) -> object:
+    """What a name, or a name with dots, stands for in the code; None when that is not known without running it."""
+    if isinstance(node, ast.Name):
+        return names.get(node.id)
+    if isinstance(node, ast.Attribute):
+        return inspect.getattr_static(_value(node.value, names), node.attr, None)
+    return None
+
+
+def _unsafe_name(value: object) -> str | None:
+    return None if value is None else next((name for name, known in _KNOWN if known is value), None)
+
+
+def _known() -> Iterator[tuple[str, object]]:
+    for name in INSTEAD:
+        module, *path = name.split(".")
+        value: object = _MODULES[module]
+        for part in path:
+            value = inspect.getattr_static(value, part)
+        yield name, value
+
+
+_KNOWN = list(_known())
+
+
+def _is_zero(call: ast.Call) -> bool:
+    return len(call.args) == 1 and isinstance(call.args[0], ast.Constant) and call.args[0].value == 0

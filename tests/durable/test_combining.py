@@ -1,0 +1,381 @@
+"""Calls at once, against each other and against time: in `def` workflows too, and the same on every replay."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from stepfast import (
+    Outcome,
+    Retry,
+    RunState,
+    Stepfast,
+    WaitTimeout,
+    WrongCall,
+    each,
+    race,
+    receive,
+    sleep,
+    step,
+    timeout,
+    workflow,
+)
+from stepfast.engine.clock import SystemClock
+from stepfast.kernel.durations import Instant
+from tests.durable.test_waiting import until
+from tests.support.apps import QUICK, Bodies, app_on
+
+
+@step
+async def triple(number: int) -> int:
+    return number * 3
+
+
+@step
+def quadruple(number: int) -> int:
+    return number * 4
+
+
+@workflow
+async def tripled(number: int) -> int:
+    return await triple(number)
+
+
+@step(retry=Retry(attempts=1))
+async def not_two(number: int) -> int:
+    if number == 2:
+        raise ValueError("two")
+    return number
+
+
+@pytest.mark.parametrize("over", [triple, quadruple, tripled], ids=["async step", "def step", "workflow"])
+async def test_each_blocks_in_a_def_workflow(database, over):
+    @workflow
+    def flow() -> list[int]:
+        results = each.sync(over, range(5), at_once=2)
+        sleep("20ms")
+        return results
+
+    factor = 4 if over is quadruple else 3
+    async with app_on(database, [flow, tripled]) as app:
+        assert await (await app.start(flow)) == [factor * number for number in range(5)]
+
+
+async def test_each_settles_in_a_def_workflow(database):
+    @workflow
+    def flow() -> list[bool]:
+        outcomes: list[Outcome[int]] = each.sync(not_two, range(4), join="settled")
+        return [outcome.ok for outcome in outcomes]
+
+    async with app_on(database, [flow]) as app:
+        assert await (await app.start(flow)) == [True, True, False, True]
+
+
+async def test_a_race_blocks_in_a_def_workflow(database):
+    @workflow
+    def flow() -> list[str]:
+        first = race.sync(paid=lambda: receive("paid", str), late=lambda: sleep("10m"))
+        second = race.sync(never=lambda: receive("never"), late=lambda: sleep("20ms"))
+        return [*first, second[0]]
+
+    async with app_on(database, [flow]) as app:
+        run = await app.start(flow)
+        await until(app, run.id, RunState.WAITING)
+        await run.signal("paid", "yes")
+        assert await run == ["paid", "yes", "late"]
+
+
+async def test_a_timeout_is_a_plain_with_in_a_def_workflow(database):
+    bodies = Bodies()
+
+    @step
+    def note() -> None:
+        bodies.ran("note")
+
+    @workflow
+    def flow() -> list[str]:
+        words = []
+        try:
+            with timeout("60ms"):
+                note()
+                receive("never")
+        except WaitTimeout as error:
+            words.append(error.code)
+        with timeout("10m"):
+            note()
+            words.append(cast(str, receive("word", str)))
+        sleep("20ms")
+        return words
+
+    async with app_on(database, [flow]) as app:
+        run = await app.start(flow)
+        await run.signal("word", "in time")
+        assert await run == ["E-WAIT-001", "in time"]
+    assert bodies["note"] == 2
+
+
+async def test_a_timeout_calls_off_a_combinator_in_a_def_workflow(database):
+    @workflow
+    def flow() -> str:
+        try:
+            with timeout("10m"), timeout("40ms"):
+                race.sync(a=lambda: receive("a"), b=lambda: receive("b"))
+        except WaitTimeout as error:
+            sleep("20ms")
+            return str(error)
+        return ""
+
+    async with app_on(database, [flow]) as app:
+        run = await app.start(flow)
+        assert "40ms" in await run
+        waiting = [record.call for record in await run.steps() if record.state == "waiting"]
+        cancelled = [record.call for record in await run.steps() if record.state == "cancelled"]
+    # Both receives and the longer timer were opened, and closed; the shorter timer fired, and the last sleep ended.
+    assert len(cancelled) == 3
+    assert len(waiting) == 5
+
+
+async def test_a_def_workflow_that_computes_within_a_timeout_is_not_parked(database):
+    gate, reached = threading.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    @workflow
+    def flow() -> int:
+        with timeout("10m"):
+            first = triple.sync(1)
+            loop.call_soon_threadsafe(reached.set)
+            gate.wait()
+            return first + triple.sync(2)
+
+    async with app_on(database, [flow]) as app:
+        run = await app.start(flow)
+        await reached.wait()
+        while len(await run.steps()) < 2:
+            pass
+        gate.set()
+        assert await run == 9
+        assert "waiting" not in [event.type for event in await run.history()]
+
+
+@pytest.mark.parametrize("name", ["each", "race"])
+async def test_the_wrong_form_of_a_combinator_names_the_right_one(database, name):
+    forms: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+        "each": (lambda: each(triple, [1]), lambda: each.sync(triple, [1])),
+        "race": (lambda: race(), lambda: race.sync(a=lambda: sleep(1))),
+    }
+    plain, blocking = forms[name]
+
+    @workflow
+    def in_def() -> str:
+        try:
+            plain()
+        except WrongCall as error:
+            return str(error)
+        return ""
+
+    @workflow
+    async def in_async() -> str:
+        try:
+            blocking()
+        except WrongCall as error:
+            return str(error)
+        return ""
+
+    async with app_on(database, [in_def, in_async]) as app:
+        assert f"{name}.sync(...)" in await (await app.start(in_def))
+        assert f"await {name}(...)" in await (await app.start(in_async))
+    with pytest.raises(WrongCall, match="outside"):
+        blocking()
+
+
+async def test_a_plain_with_in_an_async_workflow_names_the_other_form(database):
+    @workflow
+    async def flow() -> str:
+        try:
+            with timeout("1m"):
+                return ""
+        except WrongCall as error:
+            return str(error)
+
+    async with app_on(database, [flow]) as app:
+        assert "async with timeout" in await (await app.start(flow))
+
+
+async def test_an_item_whose_code_is_cancelled_from_inside_settles_as_a_failure(database):
+    async def odd_one_out(number: int) -> int:
+        if number == 1:
+            raise asyncio.CancelledError
+        return await triple(number)
+
+    @workflow
+    async def flow() -> list[str]:
+        outcomes = await each(odd_one_out, range(3), join="settled")
+        return [str(outcome.value) if outcome.ok else type(outcome.error).__name__ for outcome in outcomes]
+
+    async with app_on(database, [flow]) as app:
+        assert await (await app.start(flow)) == ["0", "StepFailed", "6"]
+
+
+class StuckOnce:
+    """A step that hangs the first time it is called."""
+
+    def __init__(self) -> None:
+        self.bodies = Bodies()
+
+        @step
+        async def stuck_once() -> str:
+            self.bodies.ran("stuck_once")
+            if self.bodies["stuck_once"] == 1:
+                await asyncio.Event().wait()
+            return "done"
+
+        self.step = stuck_once
+
+
+async def test_a_step_that_was_called_off_and_called_again_in_its_branch_replays(database):
+    once = StuckOnce()
+
+    @workflow
+    async def flow() -> str:
+        try:
+            async with timeout("30ms"):
+                await once.step()
+        except WaitTimeout:
+            pass
+        result = await once.step()
+        await sleep("20ms")
+        return result
+
+    async with app_on(database, [flow]) as app:
+        assert await (await app.start(flow)) == "done"
+    assert once.bodies["stuck_once"] == 2
+
+
+async def test_a_step_that_lost_a_race_does_not_take_the_record_of_an_equal_call(database):
+    once = StuckOnce()
+
+    @workflow
+    async def flow() -> str:
+        await race(a=once.step(), late=sleep("30ms"))
+        result = await once.step()
+        await sleep("20ms")
+        return result
+
+    async with app_on(database, [flow]) as app:
+        assert await (await app.start(flow)) == "done"
+    assert once.bodies["stuck_once"] == 2
+
+
+async def test_a_call_that_is_called_off_before_it_begins_replays(database):
+    bodies = Bodies()
+
+    @step
+    async def once() -> str:
+        bodies.ran("once")
+        return "done"
+
+    @workflow
+    async def flow() -> str:
+        task = asyncio.ensure_future(once())
+        await asyncio.sleep(0)
+        task.cancel()
+        result = await once()
+        await sleep("20ms")
+        return result
+
+    async with app_on(database, [flow]) as app:
+        assert await (await app.start(flow)) == "done"
+    assert bodies["once"] == 1
+
+
+async def test_a_signal_that_was_on_its_way_to_a_receive_that_is_called_off_goes_to_the_next(database, monkeypatch):
+    reached, let_go, open_gate, looked = asyncio.Event(), asyncio.Event(), asyncio.Event(), asyncio.Event()
+    open_gate.set()
+
+    @step
+    async def hold() -> None:
+        reached.set()
+        await let_go.wait()
+
+    @workflow
+    async def flow() -> list[str]:
+        name, _ = await race(held=hold(), word=receive("word", str))
+        words = [await receive("word", str)]
+        await sleep("20ms")
+        words.append(await receive("word", str))
+        await sleep("20ms")
+        return [name, *words]
+
+    async with app_on(database, [flow]) as app:
+        store = app._open_parts().store
+        save, look = store.save, store.look
+
+        async def gated_save(decisions, again=False):
+            await open_gate.wait()
+            return await save(decisions, again)
+
+        async def noted_look(run_id):
+            seen = await look(run_id)
+            if seen is not None and seen.inbox:
+                looked.set()
+            return seen
+
+        monkeypatch.setattr(store, "save", gated_save)
+        monkeypatch.setattr(store, "look", noted_look)
+        run = await app.start(flow)
+        await reached.wait()
+        while "waiting" not in [record.state for record in await run.steps()]:
+            pass
+        open_gate.clear()
+        let_go.set()
+        await run.signal("word", "first")
+        await looked.wait()
+        open_gate.set()
+        await run.signal("word", "second")
+        assert await run == ["held", "first", "second"]
+
+
+class ClockAhead(SystemClock):
+    """A process whose clock is far ahead of the store's, and which has not heard of it."""
+
+    def now(self) -> Instant:
+        return Instant(self.local() + 60_000)
+
+    def follow(self, store_now: Instant) -> None:
+        """It goes by its own."""
+
+
+async def test_a_sleep_never_ends_before_its_time_by_the_stores_clock(database):
+    @workflow
+    async def flow() -> str:
+        await asyncio.gather(sleep("700ms"), receive("poke"))
+        return "rested"
+
+    async with Stepfast(database, workflows=[flow], worker=QUICK, clock=ClockAhead()) as app:
+        begun = time.monotonic()
+        run = await app.start(flow)
+        await until(app, run.id, RunState.WAITING)
+        await run.signal("poke")
+        assert await run == "rested"
+    assert time.monotonic() - begun >= 0.7
+
+
+async def test_a_signal_that_comes_in_time_counts_when_the_workers_clock_is_ahead(database):
+    @workflow
+    async def flow() -> str:
+        _, word = await asyncio.gather(receive("poke"), receive("word", str, timeout="30s"))
+        return word
+
+    async with Stepfast(database, workflows=[flow], worker=QUICK, clock=ClockAhead()) as app:
+        run = await app.start(flow)
+        await until(app, run.id, RunState.WAITING)
+        await run.signal("poke")
+        while (await run.info()).claims < 2:
+            pass
+        await run.signal("word", "in time")
+        assert await run == "in time"

@@ -1,0 +1,262 @@
+"""Handles of children: started now, joined later, told and cancelled durably."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from stepfast import (
+    Retry,
+    RunFailed,
+    RunState,
+    WrongCall,
+    race,
+    receive,
+    sleep,
+    step,
+    workflow,
+)
+from tests.durable.test_waiting import until
+from tests.support.apps import Bodies, app_on
+
+
+@workflow
+async def echo_later(word: str) -> str:
+    return word + await receive("go", str)
+
+
+@workflow
+async def shout(word: str) -> str:
+    return word.upper()
+
+
+@workflow
+async def stumble() -> None:
+    raise ValueError("stumbled")
+
+
+async def children_of(app, run):
+    return [view for view in await app.runs() if view.parent_id == run.id]
+
+
+async def test_a_started_child_is_joined_later_and_gives_its_result_as_often_as_asked(database):
+    bodies = Bodies()
+
+    @step
+    async def between() -> None:
+        bodies.ran("between")
+
+    @workflow
+    async def parent() -> list[str]:
+        child = await shout.start("hello")
+        await between()
+        await sleep("20ms")
+        return [await child, await child.result(), child.id]
+
+    async with app_on(database, [parent, shout]) as app:
+        run = await app.start(parent)
+        *words, child_id = await run
+        (child,) = await children_of(app, run)
+    assert words == ["HELLO", "HELLO"]
+    assert child.run_id == child_id
+    assert bodies["between"] == 1
+
+
+async def test_a_def_workflow_starts_children_too(database):
+    @workflow
+    def parent() -> list[str]:
+        first, second = shout.start.sync("a"), shout.start.sync(word="b")
+        sleep("20ms")
+        return [second.result(), first.result(), first.result()]
+
+    async with app_on(database, [parent, shout]) as app:
+        run = await app.start(parent)
+        assert await run == ["B", "A", "A"]
+        assert len(await children_of(app, run)) == 2
+
+
+async def test_two_branches_may_await_the_same_child(database):
+    @workflow
+    async def parent() -> list[str]:
+        child = await echo_later.start("x")
+        await child.signal("go", "y")
+        return list(await asyncio.gather(child.result(), child.result()))
+
+    async with app_on(database, [parent, echo_later]) as app:
+        assert await (await app.start(parent)) == ["xy", "xy"]
+
+
+@pytest.mark.parametrize("kind", ["async", "def"])
+async def test_a_child_is_signalled_once_however_often_its_parent_is_replayed(database, kind):
+    @workflow
+    async def listener() -> list[int]:
+        return [await receive("n", int), await receive("n", int)]
+
+    @workflow
+    async def in_async() -> list[int]:
+        child = await listener.start()
+        await child.signal("n", 1)
+        await sleep("20ms")
+        await child.signal("n", 2)
+        return await child
+
+    @workflow
+    def in_def() -> list[int]:
+        child = listener.start.sync()
+        child.signal("n", 1)
+        sleep("20ms")
+        child.signal("n", 2)
+        return child.result()
+
+    parent = in_async if kind == "async" else in_def
+    async with app_on(database, [parent, listener]) as app:
+        assert await (await app.start(parent)) == [1, 2]
+
+
+async def test_a_failed_child_raises_where_it_is_awaited_each_time(database):
+    @workflow
+    async def parent() -> list[str]:
+        child = await stumble.start()
+        caught = []
+        for _ in range(2):
+            try:
+                await child
+            except RunFailed as error:
+                caught.append(str(error.__cause__))
+        return caught
+
+    async with app_on(database, [parent, stumble]) as app:
+        assert await (await app.start(parent)) == ["stumbled", "stumbled"]
+
+
+async def test_an_await_that_loses_a_race_lets_the_child_go_on_to_be_joined_later(database):
+    @workflow
+    async def parent() -> list[str]:
+        child = await echo_later.start("x")
+        name, _ = await race(done=child.result(), late=sleep("20ms"))
+        await receive("now")
+        return [name, await child]
+
+    async with app_on(database, [parent, echo_later]) as app:
+        run = await app.start(parent)
+        while "cancelled" not in [record.state for record in await run.steps()]:
+            pass
+        (child,) = await children_of(app, run)
+        await app.get(child.run_id).signal("go", "y")
+        await until(app, child.run_id, RunState.COMPLETED)
+        await run.signal("now")
+        assert await run == ["late", "xy"]
+
+
+@pytest.mark.parametrize("ends", ["cancel", "leave"])
+async def test_a_child_that_nobody_awaited_is_cancelled_or_left_when_its_parent_ends(database, ends):
+    @workflow
+    async def parent() -> str:
+        return (await echo_later.start("x", on_parent_end=ends)).id
+
+    async with app_on(database, [parent, echo_later]) as app:
+        run = await app.start(parent)
+        child_id = await run
+        if ends == "cancel":
+            await until(app, child_id, RunState.CANCELLED)
+        else:
+            await app.get(child_id).signal("go", "y")
+            assert await app.get(child_id).result() == "xy"
+
+
+async def test_a_parent_cancels_its_child(database):
+    @workflow
+    async def parent() -> str:
+        child = await echo_later.start("x")
+        await child.cancel("not needed")
+        await sleep("20ms")
+        return child.id
+
+    async with app_on(database, [parent, echo_later]) as app:
+        child_id = await (await app.start(parent))
+        history = await app.get(child_id).history()
+        assert (await app.get(child_id).info()).state is RunState.CANCELLED
+    assert [event.type for event in history].count("cancelled") == 1
+
+
+async def test_the_child_exists_once_when_the_parent_moves_to_another_worker(database):
+    reached, let_go = asyncio.Event(), asyncio.Event()
+
+    @step
+    async def hold() -> None:
+        reached.set()
+        await let_go.wait()
+
+    @workflow
+    async def parent() -> list[str]:
+        child = await shout.start("hello")
+        await hold()
+        return [child.id, await child]
+
+    async with app_on(database, [parent, shout]) as app:
+        run = await app.start(parent)
+        await reached.wait()
+    let_go.set()
+    async with app_on(database, [parent, shout]) as app:
+        child_id, word = await app.get(run.id).result()
+        children = await children_of(app, run)
+    assert word == "HELLO"
+    assert [view.run_id for view in children] == [child_id]
+
+
+async def test_start_is_refused_outside_a_workflow_and_names_the_form_to_use(database):
+    with pytest.raises(WrongCall, match=r"app\.start\(shout"):
+        await shout.start("x")
+    with pytest.raises(WrongCall, match=r"app\.start\(shout"):
+        shout.start.sync("x")
+
+    @workflow
+    def in_def() -> str:
+        try:
+            _ = shout.start("x")
+        except WrongCall as error:
+            return str(error)
+        return ""
+
+    @workflow
+    async def in_async() -> str:
+        try:
+            shout.start.sync("x")
+        except WrongCall as error:
+            return str(error)
+        return ""
+
+    async with app_on(database, [in_def, in_async, shout]) as app:
+        assert "shout.start.sync(...)" in await (await app.start(in_def))
+        assert "await shout.start(...)" in await (await app.start(in_async))
+
+
+@pytest.mark.parametrize("how", ["handle", "call"])
+async def test_a_retried_parent_starts_a_failed_child_anew(database, how):
+    bodies = Bodies()
+
+    @step(retry=Retry(attempts=1))
+    async def shaky() -> str:
+        bodies.ran("shaky")
+        if bodies["shaky"] == 1:
+            raise ConnectionError("away")
+        return "there"
+
+    @workflow
+    async def shaky_child() -> str:
+        return await shaky()
+
+    @workflow
+    async def parent() -> list[str]:
+        done = await shout.start("x")
+        child = await shaky_child.start() if how == "handle" else shaky_child()
+        return [await child, await done]
+
+    async with app_on(database, [parent, shaky_child, shout]) as app:
+        run = await app.start(parent)
+        with pytest.raises(RunFailed, match="away"):
+            await run
+        await run.retry()
+        assert await run == ["there", "X"]
+        assert bodies["shaky"] == 2
