@@ -68,6 +68,8 @@ LINES = (
     Line("claims_long_per_s", "claimed runs/s, 1,000,000 ready of 10,000 tenants"),
     Line("backlog_ratio", "  the second to the first", everywhere(at_least(0.8))),
     Line("fan_out_per_s", "fan-out of 1,000 steps in one run, steps/s", everywhere(at_least(10_000))),
+    Line("children_per_s", "fan-out of 1,000 children joined by one run, children/s"),
+    Line("children_parent_claims", "  claims of their parent", everywhere(at_most(5))),
     Line("recovery_s", "kill -9 to all complete with a lease of 5 s, s", everywhere(at_most(8))),
     Line("recovery_bodies_again", "  bodies run again, of 2,000"),
     Line("outage_s", "server away for 20 s: from its return to all complete, s"),

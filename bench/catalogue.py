@@ -8,7 +8,18 @@ from typing import NamedTuple
 from bench.bars import NO_STORE
 from bench.databases import Databases
 from bench.figures import Figures
-from bench.workloads import backlog, drain, fan_out, footprint, latency, outage, recovery, remote_latency, steps
+from bench.workloads import (
+    backlog,
+    children,
+    drain,
+    fan_out,
+    footprint,
+    latency,
+    outage,
+    recovery,
+    remote_latency,
+    steps,
+)
 
 BOTH = ("sqlite", "postgres")
 
@@ -30,6 +41,7 @@ WORKLOADS = {
     # Its figures are medians of many claims, and filling the line takes longer than all else together.
     "backlog": Workload(backlog.measure, most_rounds=1),
     "fan-out": Workload(fan_out.measure),
+    "children": Workload(children.measure),
     "recovery": Workload(recovery.measure),
     "outage": Workload(outage.measure, stores=("postgres",), is_slow=True, most_rounds=1),
     "footprint": Workload(lambda _: footprint.measure(), stores=(NO_STORE,), most_rounds=1),

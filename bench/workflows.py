@@ -7,7 +7,7 @@ import os
 import time
 from typing import Any
 
-from stepfast import step, workflow
+from stepfast import each, step, workflow
 from stepfast.workflows.functions import AsyncWorkflow
 
 STEPS = 10
@@ -76,5 +76,10 @@ async def fan_out(width: int) -> int:
     return len(await asyncio.gather(*(trivial(0, number) for number in range(width))))
 
 
-ALL: list[AsyncWorkflow[..., Any]] = [ten_steps, one_step, no_step, one_nap, traced_naps, fan_out]
+@workflow
+async def children(width: int) -> int:
+    return len(await each(no_step, range(width)))
+
+
+ALL: list[AsyncWorkflow[..., Any]] = [ten_steps, one_step, no_step, one_nap, traced_naps, fan_out, children]
 BY_NAME = {given.workflow.name: given for given in ALL}

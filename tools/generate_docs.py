@@ -43,6 +43,10 @@ REMEDIES = {
     "E-STORE-001": "Check that the database runs and can be reached, then send the request again.",
     "E-STORE-002": "Bring the schema up to date with `stepfast migrate`, or upgrade this program.",
     "E-STORE-003": "Make room, correct the permissions or move the file to a local disk, as the message says.",
+    "E-WORKER-001": "Check the id or label; `await app.workers.list()` shows the workers there are.",
+    "E-BLOB-001": "Check that `STEPFAST_BLOBS` names the blob store that the run was started with; put the blob that "
+    "the message names back from a backup. The run goes on by itself then.",
+    "E-BLOB-002": "Look at the cause, which is the blob store's own error; the run is tried again by itself.",
     "E-STORE-004": "Look for the value that the message names; sent alone, every other row of the batch is saved.",
 }
 
@@ -63,7 +67,8 @@ TABLES = {
     "lane": "Limits for groups of runs. Nothing writes to it yet.",
     "dead_letter": "Runs that failed for good and that no other run waits for.",
     "idempotency": "Which keys were used for what, so that a request that is sent twice counts once.",
-    "blob": "Large values. Nothing writes to it yet.",
+    "blob": "Large values, unless `STEPFAST_BLOBS` names another place for them. A row refers to one by "
+    "`@blob:NAME:SIZE` in the place of its JSON.",
     "run_state": "A view with one row for every run. Read it rather than the tables behind it; a computed column has "
     "no type of its own.",
 }
@@ -343,7 +348,7 @@ def cli_page() -> str:
         "is seconds. In square brackets: the setting that stands in for an option, and the default.",
         *_commands(cli, click.Context(cli, info_name="stepfast", **cli.context_settings)),
         "Exit codes: 0 done, 1 an error (`code: message` on stderr), 2 a mistake in options or settings, 3 not found, "
-        "4 refused by the state, 124 timed out.",
+        "4 refused by the state, 5 done for some runs and not for others, 124 timed out, 130 stopped by Ctrl-C.",
     )
 
 

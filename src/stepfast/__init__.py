@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stepfast.app import Stepfast
+    from stepfast.bulk import BulkAnswer
+    from stepfast.kernel.commands import Changed
     from stepfast.kernel.errors import (
         IllegalMove,
         Invalid,
@@ -22,8 +24,10 @@ if TYPE_CHECKING:
         WaitTimeout,
         WrongCall,
     )
+    from stepfast.kernel.reasons import Why
     from stepfast.kernel.retry import Retry
     from stepfast.kernel.states import RunState, StepState
+    from stepfast.listening import RunEvent
     from stepfast.runs import Run
     from stepfast.starts import Start, StartAnswer
     from stepfast.worker.settings import WorkerSettings
@@ -39,6 +43,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BulkAnswer",
+    "Changed",
     "IllegalMove",
     "Invalid",
     "Later",
@@ -49,6 +55,7 @@ __all__ = [
     "Retry",
     "Run",
     "RunCancelled",
+    "RunEvent",
     "RunFailed",
     "RunState",
     "Start",
@@ -60,6 +67,7 @@ __all__ = [
     "StepfastError",
     "StoreUnavailable",
     "WaitTimeout",
+    "Why",
     "WorkerSettings",
     "WrongCall",
     "continue_as",
@@ -76,15 +84,19 @@ __all__ = [
 ]
 
 _HOMES = {
+    "BulkAnswer": "stepfast.bulk",
+    "Changed": "stepfast.kernel.commands",
     "Later": "stepfast.workflows.bodies",
     "Outcome": "stepfast.workflows.joins",
     "Retry": "stepfast.kernel.retry",
     "Run": "stepfast.runs",
+    "RunEvent": "stepfast.listening",
     "RunState": "stepfast.kernel.states",
     "Start": "stepfast.starts",
     "StartAnswer": "stepfast.starts",
     "StepState": "stepfast.kernel.states",
     "Stepfast": "stepfast.app",
+    "Why": "stepfast.kernel.reasons",
     "WorkerSettings": "stepfast.worker.settings",
     "continue_as": "stepfast.workflows.deterministic",
     "current_run": "stepfast.workflows.deterministic",

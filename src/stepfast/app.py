@@ -4,37 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from pathlib import Path
+from typing import Any, TypeVar, overload
 
-from stepfast.engine.clock import SystemClock
+from stepfast.base import AppBase
+from stepfast.bulk import BulkAnswer, change_pages, pages_of_runs, summed
+from stepfast.checks import CheckReport, check
+from stepfast.control import asked, command_named
+from stepfast.filters import place, run_filter
+from stepfast.kernel.blobs import Blobs
 from stepfast.kernel.decisions import NewRun
-from stepfast.kernel.durations import Duration, Instant, span_ms
-from stepfast.kernel.errors import Invalid, StepfastError
+from stepfast.kernel.durations import Duration, span_ms
+from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.ids import RANDOM_BITS, RunId, WorkerId, new_id, parse_run_id
 from stepfast.kernel.ports import Clock
-from stepfast.kernel.states import RunState
-from stepfast.kernel.views import RunFilter, RunView, WorkerView
-from stepfast.log import Log
-from stepfast.parts import Parts
+from stepfast.kernel.views import Finding, RunView
+from stepfast.letters import DeadLetters
+from stepfast.listening import Callback, check_types
+from stepfast.queues import Queues
 from stepfast.runs import Run
-from stepfast.settings import Found, read_settings, warn_of_unknown
+from stepfast.serverless import Serverless
 from stepfast.starts import Start, StartAnswer, new_run, pages
-from stepfast.stores.urls import store_for, without_password
 from stepfast.worker.settings import WorkerSettings
-from stepfast.worker.worker import Worker, WorkerStats
+from stepfast.workers import AppWorker, Workers
 from stepfast.workflows.functions import AnyWorkflow, AsyncWorkflow, SyncWorkflow, Workflow
-from stepfast.workflows.registry import Registry
 
+C = TypeVar("C", bound=Callback)
 T = TypeVar("T")
 
-log = Log("app")
 
+class Stepfast(AppBase):
+    """A store, the workflows that run on it, and, unless told otherwise, a worker in this process.
 
-class Stepfast:
-    """A store, the workflows that run on it, and, unless told otherwise, a worker in this process."""
+    `worker` is True for a worker as the settings say, False for none, or WorkerSettings of your own: these are taken as
+    they are, and variables like STEPFAST_CONCURRENCY do not change them.
+    """
 
     def __init__(
         self,
@@ -42,58 +48,13 @@ class Stepfast:
         *,
         workflows: Iterable[AnyWorkflow] | None = None,
         worker: bool | WorkerSettings = True,
+        blobs: str | Path | Blobs | None = None,
         clock: Clock | None = None,
     ) -> None:
-        given = {} if database is None else {"STEPFAST_DATABASE_URL": Found(database, "database")}
-        settings = read_settings(given)
-        warn_of_unknown(settings)
-        self.database = settings.database
-        self._direct_url = settings.database_direct
-        self._registry = Registry(None if workflows is None else [definition_of(given) for given in workflows])
-        self._settings = worker if isinstance(worker, WorkerSettings) else settings.worker
-        self._has_worker = worker is not False
-        self._clock: Clock = clock or SystemClock()
+        super().__init__(database, workflows, worker, clock, blobs)
         self.workers = Workers(self)
-        self._parts: Parts | None = None
-
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    async def open(self) -> None:
-        """Open the store, and start the worker if there is to be one."""
-        parts = await self._open_store()
-        if self._has_worker:
-            try:
-                await parts.add_worker(self._settings)
-            except BaseException:
-                await self.close()
-                raise
-
-    async def _open_store(self) -> Parts:
-        if self._parts is not None:
-            raise StepfastError("This app is open already. Use it, or close it first.")
-        self._registry.codes()
-        store = store_for(self.database, self._clock, self._direct_url)
-        await store.open()
-        self._parts = parts = Parts(store, self._registry, self._clock)
-        try:
-            await parts.open()
-        except BaseException:
-            await self.close()
-            raise
-        return parts
-
-    async def close(self) -> None:
-        """Stop the worker, save what is under way, and let go of the store."""
-        parts, self._parts = self._parts, None
-        if parts is not None:
-            await parts.close()
+        self.queues = Queues(self)
+        self.dead_letters = DeadLetters(self)
 
     def worker(
         self,
@@ -134,7 +95,7 @@ class Stepfast:
         workflow: AnyWorkflow | str,
         /,
         *args: Any,
-        tenant: str = "default",
+        tenant: str | None = None,
         key: str | None = None,
         queue: str | None = None,
         priority: int = 0,
@@ -147,14 +108,14 @@ class Stepfast:
         actor: str | None = None,
         **kwargs: Any,
     ) -> Run[Any]:
-        """Store a run and return at once; it is on disk when this returns."""
+        """Store a run and return at once; it is on disk when this returns. Without a tenant it is STEPFAST_TENANT's."""
         parts = self._open_parts()
         definition = self._definition(workflow)
         run = new_run(
             definition,
             self._new_run_id(),
             args,
-            tenant=tenant,
+            tenant=self.tenant if tenant is None else tenant,
             key=key,
             queue=queue,
             priority=priority,
@@ -182,16 +143,17 @@ class Stepfast:
 
     def _run_or_refusal(self, request: Start) -> NewRun | StepfastError:
         try:
-            return new_run(self._definition(request.workflow), self._new_run_id(), request.args, **request.options)
+            options = {**request.options, "tenant": request.options.get("tenant") or self.tenant}
+            return new_run(self._definition(request.workflow), self._new_run_id(), request.args, **options)
         except StepfastError as error:
             return error
 
     def _new_run_id(self) -> RunId:
         return RunId(new_id(self._clock.now(), secrets.randbits(RANDOM_BITS)))
 
-    def get(self, run_id: str) -> Run[Any]:
-        """The handle of a run; whether it exists shows when it is asked something."""
-        return self._open_parts().handle(parse_run_id(run_id), known_here=False)
+    def get(self, run_id: str, *, tenant: str | None = None) -> Run[Any]:
+        """The handle of a run; whether it exists, and is the tenant's, shows when it is asked something."""
+        return self._open_parts().handle(parse_run_id(run_id), known_here=False, tenant=tenant)
 
     async def runs(
         self,
@@ -212,141 +174,85 @@ class Stepfast:
         cursor: str | None = None,
     ) -> list[RunView]:
         """A page of runs, newest first; the id of the last one is the cursor of the next page."""
-        where = RunFilter(
-            tenant=tenant,
+        where = run_filter(
             workflow=workflow,
             version=version,
-            state=None if state is None else _state(state),
+            state=state,
             queue=queue,
+            tenant=tenant,
             actor=actor,
             correlation_id=correlation_id,
             subject=subject,
             thread_id=thread_id,
             tag=tag,
-            queued_after=None if queued_after is None else Instant(queued_after),
-            updated_after=None if updated_after is None else Instant(updated_after),
-            before=None if cursor is None else parse_run_id(cursor),
-            limit=limit,
+            queued_after=queued_after,
+            updated_after=updated_after,
         )
-        return await self._open_parts().store.runs(where)
+        return await self._open_parts().store.runs(where._replace(before=place(cursor), limit=limit))
+
+    async def change_many(self, /, action: str, where: Mapping[str, Any], **options: Any) -> BulkAnswer:
+        """Cancel, pause, resume, retry or rerun all runs that fit; takes what `change_pages` takes."""
+        return await summed(self.change_pages(action, where, **options))
+
+    def change_pages(
+        self,
+        action: str,
+        where: Mapping[str, Any],
+        *,
+        dry_run: bool = False,
+        limit: int | None = None,
+        cursor: str | None = None,
+        version: int | None = None,
+        key: str | None = None,
+        reason: str | None = None,
+        actor: str | None = None,
+    ) -> AsyncIterator[BulkAnswer]:
+        """The same, up to 500 runs in a commit, answering page by page.
+
+        `where` holds filters of `runs`, like `{"workflow": "checkout", "state": "failed"}`; of the runs that fit, those
+        whose state does not allow the action are skipped. `limit` bounds how many runs are looked at; `dry_run` changes
+        nothing; `cursor` goes on where an earlier answer ended.
+        """
+        parts = self._open_parts()
+        command = asked(command_named(action, version), key, reason, actor)
+        pages = pages_of_runs(parts.store, run_filter(**where), action)
+        return change_pages(parts, pages, command, before=place(cursor), limit=limit, dry_run=dry_run)
+
+    async def check(self, tenant: str | None = None) -> CheckReport:
+        """Whether this app's code fits the runs that are open: each is replayed in memory, and nothing is written."""
+        parts = self._open_parts()
+        return await check(parts.store, parts.registry, parts.values, tenant)
+
+    async def findings(self, limit: int = 100) -> list[Finding]:
+        """Runs that break the engine's invariant; there are none unless something is wrong with engine or database."""
+        return await self._open_parts().store.findings(limit)
+
+    def on(self, *types: str) -> Callable[[C], C]:
+        """Call a function, `def` or `async def`, with each event of these types: `@app.on("completed", "failed")`.
+
+        It hears of what happens through the workers and commands of this process, after the commit, one event at a
+        time. What other processes do it does not hear. What it raises is logged.
+        """
+        check_types(types)
+
+        def listen(callback: C) -> C:
+            self._listeners.add(types, callback)
+            return callback
+
+        return listen
+
+    def serverless(self) -> Serverless:
+        """A host for functions that are called for one run, or now and then, and live no longer than the call."""
+        return Serverless(self)
 
     async def retire_worker(self, worker_id: str) -> None:
         """Give back what a worker holds that cannot do it by itself; works from any thread and event loop."""
-        store = store_for(self.database, self._clock, self._direct_url)
+        store = self._new_store()
         await store.open()
         try:
             await store.retire(WorkerId(worker_id))
         finally:
             await store.close()
-
-    def codes(self) -> list[str]:
-        """The workflows that this app knows, as `name@version`."""
-        return self._registry.codes()
-
-    def _definition(self, workflow: AnyWorkflow | str) -> Workflow:
-        if isinstance(workflow, str):
-            return self._registry.newest(workflow)
-        definition = definition_of(workflow)
-        self._registry.add(definition)
-        return definition
-
-    def _open_parts(self) -> Parts:
-        if self._parts is None:
-            raise StepfastError("The app is not open. Use it inside `async with app:`.")
-        return self._parts
-
-
-class AppWorker:
-    """A worker of an app, from `start` to `stop`; it opens the app for itself if nobody else has."""
-
-    def __init__(self, app: Stepfast, settings: WorkerSettings) -> None:
-        self._app = app
-        self._settings = settings
-        self._worker: Worker | None = None
-        self._opened_the_app = False
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
-
-    @property
-    def worker_id(self) -> str:
-        """Its id, once it has been started; empty before."""
-        return "" if self._worker is None else self._worker.worker_id
-
-    @property
-    def grace_ms(self) -> int:
-        """How long steps under way may take to finish when it stops."""
-        return self._settings.grace_ms
-
-    @property
-    def drained(self) -> asyncio.Event:
-        """Set while nothing is held and the last claim found nothing."""
-        return self._started().drained
-
-    @property
-    def spent(self) -> asyncio.Event:
-        """Set when the worker has taken as many runs as it may in its life."""
-        return self._started().spent
-
-    async def start(self) -> None:
-        """Announce the worker and begin to claim."""
-        if self._worker is not None:
-            raise StepfastError("This worker was started before. Make another one with `app.worker(...)`.")
-        app = self._app
-        self._opened_the_app = app._parts is None
-        parts = app._parts or await app._open_store()
-        try:
-            self._worker = await parts.add_worker(self._settings)
-        except BaseException:
-            if self._opened_the_app:
-                await app.close()
-            raise
-        served = self._worker.settings
-        log.info(
-            "worker_started",
-            worker_id=self._worker.worker_id,
-            database=without_password(app.database),
-            queues=served.queues,
-            codes=app.codes(),
-            concurrency=served.slots,
-        )
-
-    async def stop(self, grace: Duration | None = None) -> None:
-        """Claim no more, let steps under way finish within the grace time, hand back the rest, and leave."""
-        worker, parts = self._started(), self._app._parts
-        if parts is None:
-            return
-        log.info("worker_stopping", worker_id=worker.worker_id, running=worker.stats().running)
-        await parts.remove_worker(worker, None if grace is None else span_ms(grace, "grace"))
-        if self._opened_the_app:
-            await self._app.close()
-        log.info("worker_stopped", worker_id=worker.worker_id, runs_processed=worker.stats().runs_processed)
-
-    def stats(self) -> WorkerStats:
-        """What the worker has done so far."""
-        return self._started().stats()
-
-    def _started(self) -> Worker:
-        if self._worker is None:
-            raise StepfastError("This worker has not been started. Call its `start()` first.")
-        return self._worker
-
-
-class Workers:
-    """The workers on an app's store, in every process."""
-
-    def __init__(self, app: Stepfast) -> None:
-        self._app = app
-
-    async def list(self) -> list[WorkerView]:
-        """Those that are alive, and those that died lately."""
-        return await self._app._open_parts().store.workers()
 
 
 def run_on_default_app(workflow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -357,19 +263,3 @@ def run_on_default_app(workflow: Workflow, args: tuple[Any, ...], kwargs: dict[s
             return await (await app.start(workflow, *args, **kwargs))
 
     return asyncio.run(run())
-
-
-def definition_of(given: AnyWorkflow) -> Workflow:
-    """The definition behind a decorated function."""
-    if isinstance(given, Workflow):
-        return given
-    if isinstance(given, AsyncWorkflow | SyncWorkflow):
-        return given.workflow
-    raise Invalid(f"{given!r} is no workflow: mark the function with @workflow.")
-
-
-def _state(text: str) -> RunState:
-    try:
-        return RunState(text)
-    except ValueError:
-        raise Invalid(f"state is {text!r}; allowed are {', '.join(RunState)}.") from None

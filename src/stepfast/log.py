@@ -24,12 +24,17 @@ class LogEvent(NamedTuple):
 
 EVENTS = {
     "answer_failed": LogEvent("error", "What follows from a commit failed for one run; the others are not concerned."),
+    "blobs_away": LogEvent("warning", "The blob store cannot be reached; the run with a large value waits for it."),
+    "blobs_swept": LogEvent("info", "Large values that no row mentions, left behind by crashes, were removed."),
     "claim_failed": LogEvent("warning", "The store did not hand out runs; the worker asks again at the next poll."),
     "commit_failed": LogEvent(
         "error", "A commit failed for a reason the store should have named; its runs are let go."
     ),
     "deadline_missed": LogEvent("error", "The worker did not come to its end in time after a signal and was ended."),
     "heartbeat_failed": LogEvent("warning", "The store did not answer a heartbeat; the next one follows soon."),
+    "hint_failed": LogEvent("error", "A hint to other processes could not be sent; they look by themselves."),
+    "listener_failed": LogEvent("error", "A function that hears of runs raised; the run is not concerned."),
+    "message_not_handled": LogEvent("error", "A queue's message for a run could not be handled; it comes again."),
     "outcome_not_saved": LogEvent(
         "warning", "A run's end, or its hand-back, could not be saved; upkeep looks after it."
     ),
@@ -43,12 +48,14 @@ EVENTS = {
     "run_let_go": LogEvent("warning", "The worker holds the run no longer: another one or a command has it."),
     "run_not_executed": LogEvent("error", "A run could not be executed; it is taken back after the worker's lease."),
     "run_waits_for_code": LogEvent("error", "The code does not fit the run's records; it waits for other code."),
+    "runs_ended": LogEvent("warning", "Upkeep ended runs past their deadline, or children that nobody will join."),
     "runs_recovered": LogEvent("warning", "Runs of dead workers went back to the line, or failed for good."),
     "setting_unknown": LogEvent("warning", "A setting has a name that nothing reads; the nearest known name is given."),
     "store_away": LogEvent("warning", "The store cannot be reached; decisions wait for it."),
     "errand_failed": LogEvent(
         "warning", "Something a worker did on the side failed; it is done again with the next beat."
     ),
+    "sweep_failed": LogEvent("warning", "A look for large values that no row mentions failed; the next one follows."),
     "unknown_runs_given_back": LogEvent("warning", "The store listed runs as held here that are not; they went back."),
     "worker_not_retired": LogEvent("warning", "A worker could not say that it left; its lease will tell."),
     "upkeep_failed": LogEvent("warning", "An upkeep pass failed; the next one follows."),

@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from stepfast.engine.committer import Committer
 from stepfast.engine.hints import ANY_QUEUE, ENDED, Hints, look, ready
 from stepfast.engine.results import Results
 from stepfast.engine.starting import Starter
-from stepfast.kernel.decisions import HeldRun, Joins, NewRun, Started
+from stepfast.engine.values import Values
+from stepfast.kernel.commands import Changed, Request
+from stepfast.kernel.decisions import Decision, HeldRun, Joins, NewRun, Started
+from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import StepfastError
+from stepfast.kernel.events import EventType
 from stepfast.kernel.exchange import Delivered
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.ports import Clock, Store
+from stepfast.kernel.states import ENDED as ENDED_STATES
+from stepfast.kernel.states import RunState
 from stepfast.kernel.views import OutcomeView
+from stepfast.listening import Listeners, RunEvent
 from stepfast.runs import Run
 from stepfast.starts import StartAnswer
 from stepfast.worker.settings import WorkerSettings
+from stepfast.worker.single import SingleWorker
 from stepfast.worker.worker import Worker
 from stepfast.workflows.functions import Workflow
 from stepfast.workflows.registry import Registry
+
+W = TypeVar("W", bound=Worker)
 
 FIRST_TOKEN = 1
 EVENTS_AT_BIRTH = 2
@@ -29,18 +40,30 @@ EVENTS_AT_BIRTH = 2
 class Parts:
     """What an open app consists of."""
 
-    def __init__(self, store: Store, registry: Registry, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        clock: Clock,
+        settings: WorkerSettings,
+        listeners: Listeners,
+        values: Values,
+    ) -> None:
         self.store = store
-        self._registry = registry
+        self.values = values
+        self.registry = registry
+        self.results = Results(store)
         self._clock = clock
-        self._results = Results(store)
-        self._starter = Starter(store, self._holder_for)
+        self._settings = settings
+        self._listeners = listeners
+        self._starter = Starter(store, self._holder_for, values)
         self._hints = Hints(store)
         self._workers: dict[Worker, Committer] = {}
 
     async def open(self) -> None:
+        await self.values.open()
         self._starter.open()
-        self._hints.on_ended = self._results.look_now
+        self._hints.on_ended = self.results.look_now
         self._hints.on_ready = self._work_is_ready
         self._hints.on_look = self._look
         await self._hints.open()
@@ -48,14 +71,32 @@ class Parts:
     async def close(self) -> None:
         await self._starter.close()
         await asyncio.gather(*(self.remove_worker(worker, None) for worker in list(self._workers)))
-        await self._results.close()
+        await self._listeners.close()
+        await self.results.close()
         await self._hints.close()
-        await self.store.close()
+        try:
+            await self.values.close()
+        finally:
+            await self.store.close()
 
-    async def add_worker(self, settings: WorkerSettings) -> Worker:
-        """Start a worker; each has a committer of its own, for what one gives up must not be lost to another."""
-        committer = Committer(self.store)
-        worker = Worker(self.store, self._registry, committer, self._clock, settings, self._ended)
+    async def add_worker(
+        self,
+        settings: WorkerSettings,
+        kind: type[Worker] = Worker,
+        ended: Callable[[OutcomeView], None] = lambda outcome: None,
+    ) -> Worker:
+        """Start a worker; `ended` hears of each run that comes to its end there."""
+        return await self._added(settings, kind, ended)
+
+    async def _added(self, settings: WorkerSettings, kind: type[W], ended: Callable[[OutcomeView], None]) -> W:
+        def note(outcome: OutcomeView, joins: Joins | None) -> None:
+            self._ended(outcome, joins)
+            ended(outcome)
+
+        # Each worker has a committer of its own, for what one gives up must not be lost to another.
+        committer = Committer(self.store, self._saved, self.values)
+        told = (note, self.values, self.change, self.delivered)
+        worker = kind(self.store, self.registry, committer, self._clock, settings, *told)
         committer.start()
         try:
             await worker.start()
@@ -80,6 +121,7 @@ class Parts:
         if not started.fresh:
             return self.handle(started.run_id, known_here=False)
         handle._code = definition.code
+        self._tell_queued(started)
         if started.token is None:
             self._announce(run.queue)
         else:
@@ -88,6 +130,7 @@ class Parts:
 
     async def start_page(self, page: list[NewRun | StepfastError]) -> list[StartAnswer]:
         """Store those of a page that are runs, and answer all."""
+        page = await self._starter.put_away(page)
         runs = [run for run in page if isinstance(run, NewRun)]
         answers = iter(await self._starter.start_page(runs))
         for queue in {run.queue for run in runs}:
@@ -97,10 +140,20 @@ class Parts:
     def _answer(self, answer: Started | StepfastError) -> StartAnswer:
         if isinstance(answer, StepfastError):
             return StartAnswer(None, False, answer)
+        if answer.fresh:
+            self._tell_queued(answer)
         return StartAnswer(self.handle(answer.run_id, known_here=False), answer.fresh)
 
-    def handle(self, run_id: RunId, known_here: bool) -> Run[Any]:
-        return Run(run_id, self.store, self._results, self._registry, known_here, self._delivered)
+    def handle(self, run_id: RunId, known_here: bool, tenant: str | None = None) -> Run[Any]:
+        return Run(run_id, self, known_here, tenant)
+
+    async def execute(self, run_id: RunId) -> bool:
+        """Take a run with a worker of its own until it ends or waits; False: it cannot be taken now."""
+        worker = await self._added(self._settings, SingleWorker, lambda outcome: None)
+        try:
+            return await worker.execute(run_id)
+        finally:
+            await self.remove_worker(worker, None)
 
     def _holder_for(self, queue: str, number: int) -> WorkerId | None:
         """The worker here that can take so many runs of a queue at their birth, if there is one."""
@@ -119,13 +172,36 @@ class Parts:
         self._work_is_ready(queue)
         self._hints.send(ready(queue))
 
-    def _delivered(self, run_id: RunId, delivered: Delivered) -> None:
+    def delivered(self, run_id: RunId, delivered: Delivered) -> None:
         """Something was brought to a run: whoever holds it looks, or else somebody may take it up."""
         if delivered.worker_id is None:
             self._announce(delivered.queue)
         else:
             self._look(run_id)
             self._hints.send(look(run_id))
+
+    async def change(self, requests: Sequence[Request]) -> list[Changed | StepfastError]:
+        """Carry out commands in one transaction, and tell those whom they concern."""
+        answers = await self.store.change(requests) if requests else []
+        for request, answer in zip(requests, answers, strict=True):
+            if isinstance(answer, Changed):
+                self.changed(request, answer)
+        return answers
+
+    def changed(self, request: Request, changed: Changed) -> None:
+        """A command was carried out: its run's holder looks, and those who wait for the run, or for work, are told."""
+        self._listeners.tell_change(request, changed)
+        if changed.worker_id is not None:
+            self._look(changed.run_id)
+            self._hints.send(look(changed.run_id))
+        if changed.state in ENDED_STATES:
+            self.results.look_now()
+            self._hints.send(ENDED)
+            if changed.parent_id is not None:
+                self._child_ended(changed.parent_id)
+        elif changed.worker_id is None and changed.state is not RunState.PAUSED:
+            self.results.reopen(changed.run_id, changed.generation)
+            self._announce(changed.queue)
 
     def _look(self, run_id: str) -> None:
         for worker in self._workers:
@@ -136,8 +212,18 @@ class Parts:
             if queue == ANY_QUEUE or worker.serves(queue):
                 worker.wake()
 
+    def _saved(self, decision: Decision) -> None:
+        for queue in {child.queue for child in decision.children}:
+            self._announce(queue)
+        if self._listeners:
+            self._listeners.tell_decision(decision)
+
+    def _tell_queued(self, started: Started) -> None:
+        if self._listeners:
+            self._listeners.tell(RunEvent(started.run_id, 1, EventType.QUEUED, started.queued_at))
+
     def _ended(self, outcome: OutcomeView, joins: Joins | None) -> None:
-        self._results.note(outcome)
+        self.results.note(outcome)
         self._hints.send(ENDED)
         if joins is not None:
             self._child_ended(joins.parent_id)
@@ -171,6 +257,7 @@ def _held_from_birth(run: NewRun, started: Started, worker_id: WorkerId) -> Held
         last_seq=0,
         last_event=EVENTS_AT_BIRTH,
         queued_at=started.queued_at,
+        deadline_at=None if run.timeout_ms is None else Instant(started.queued_at + run.timeout_ms),
         actor=run.actor,
         correlation_id=run.correlation_id,
         causation_id=run.causation_id,

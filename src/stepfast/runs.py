@@ -1,15 +1,20 @@
-"""The handle of a run: asking for its result, its state and its history."""
+"""The handle of a run: asking for its result, its state and its history, and commanding it."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Generator
-from typing import Any, Generic, TypeVar
+from collections.abc import Generator, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
-from stepfast.engine.results import Ended, Results
+from stepfast.control import Asked, asked, changed_or_raise, rerun_command, retry_command
+from stepfast.engine.results import Results
+from stepfast.engine.values import Values
+from stepfast.kernel import reasons
+from stepfast.kernel.blobs import is_reference
+from stepfast.kernel.commands import Cancel, Changed, Pause, Request, Resume
 from stepfast.kernel.durations import Duration, span_ms
-from stepfast.kernel.errors import NotFound, RunCancelled, RunFailed, WaitTimeout
+from stepfast.kernel.errors import IllegalMove, Invalid, NotFound, RunCancelled, RunFailed, StepfastError, WaitTimeout
 from stepfast.kernel.exchange import Delivered, Delivery
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.ports import Store
@@ -18,32 +23,48 @@ from stepfast.kernel.texts import check_optional_text, check_text
 from stepfast.kernel.views import EventView, OutcomeView, RunView, StepView
 from stepfast.workflows import failures
 from stepfast.workflows.codec import ValueCodec, digest
+from stepfast.workflows.deterministic import refuse_in_workflow
 from stepfast.workflows.registry import Registry
 from stepfast.workflows.wait_calls import SIGNAL
 
 T = TypeVar("T")
 
+EVENTS_A_PAGE = 1_000
+
+
+class Home(Protocol):
+    """The open app that a handle belongs to."""
+
+    store: Store
+    results: Results
+    registry: Registry
+    values: Values
+
+    def delivered(self, run_id: RunId, delivered: Delivered) -> None:
+        """Something was brought to a run: tell those whom it concerns."""
+        ...
+
+    async def change(self, requests: Sequence[Request]) -> list[Changed | StepfastError]:
+        """Carry out commands, and tell those whom they concern."""
+        ...
+
+    async def execute(self, run_id: RunId) -> bool:
+        """Take a run with a worker of its own until it ends or waits; False: it cannot be taken now."""
+        ...
+
 
 class Run(Generic[T]):
     """One durable execution of a workflow."""
 
-    def __init__(
-        self,
-        run_id: RunId,
-        store: Store,
-        results: Results,
-        registry: Registry,
-        known_here: bool,
-        delivered: Callable[[RunId, Delivered], None],
-    ) -> None:
+    def __init__(self, run_id: RunId, home: Home, known_here: bool, tenant: str | None = None) -> None:
         self.id: str = run_id
         self._run_id = run_id
-        self._store = store
-        self._results = results
-        self._registry = registry
-        self._ended: Ended = results.watch(run_id)
+        self._home = home
+        self._tenant = tenant
+        self._watch = home.results.watch(run_id)
         self._known_here = known_here
-        self._delivered = delivered
+        # Set by the app that started the run, so that its result needs no further read.
+        self._code = ""
 
     def __repr__(self) -> str:
         return f"<run {self.id}>"
@@ -52,20 +73,24 @@ class Run(Generic[T]):
         return self.result().__await__()
 
     async def result(self, timeout: Duration | None = None) -> T:
-        """What the workflow returned; raises RunFailed, RunCancelled, or WaitTimeout after the timeout."""
+        """What the workflow returned; raises RunFailed, RunCancelled, or WaitTimeout after the timeout.
+
+        It is the result of the newest generation: after a retry or a rerun, of the one that this opened.
+        """
+        refuse_in_workflow("run.result()")
         if not self._known_here:
             await self.info()
         timeout_s = None if timeout is None else span_ms(timeout, "timeout") / 1_000
         try:
             async with asyncio.timeout(timeout_s):
-                outcome = await self._results.wait(self._run_id, self._ended, look_at_once=not self._known_here)
+                outcome = await self._home.results.wait(self._watch, look_at_once=not self._known_here)
         except TimeoutError:
             raise WaitTimeout(f"Run {self.id} has not ended within {timeout}. It goes on; ask for it again.") from None
         return await self._value_of(outcome)
 
     async def info(self) -> RunView:
         """The run as it stands now."""
-        view = await self._store.run(None, self._run_id)
+        view = await self._store.run(self._tenant, self._run_id)
         if view is None:
             raise self._not_found()
         return view
@@ -80,16 +105,38 @@ class Run(Generic[T]):
         await self.info()
         return await self._store.events(self._run_id, after, limit)
 
-    async def signal(self, name: str, value: Any = None, *, key: str | None = None, actor: str | None = None) -> None:
+    async def read(self, text: str) -> str:
+        """The JSON behind a text of `info` or `steps`: itself, or, when it refers to a large value, that."""
+        if not is_reference(text):
+            return text
+        (whole,) = await self._home.values.resolve((await self.info()).tenant, self._run_id, [text])
+        return whole or "null"
+
+    async def why(self) -> reasons.Why:
+        """What the run waits for, and who or what can move it; `str()` makes sentences of it."""
+        run = await self.info()
+        store = self._store
+        look = await store.look(self._run_id)
+        told = await self._newest_event(reasons.telling_events(run, look))
+        return reasons.explain(reasons.Seen(run, look, await store.workers(), told, await store.now()))
+
+    async def signal(
+        self,
+        name: str,
+        value: Any = None,
+        *,
+        key: str | None = None,
+        actor: str | None = None,
+    ) -> None:
         """Send something to the run; it is on disk when this returns, and kept until the run's code takes it."""
         codec = ValueCodec(Any if value is None else type(value), f"The value of signal {name!r}")
         text = codec.encode(value)
         delivery = Delivery(
             run_id=self._run_id,
-            tenant=None,
+            tenant=self._tenant,
             kind=SIGNAL,
             name=check_text("The signal's name", name),
-            value=text,
+            value=await self._kept(text),
             actor=check_optional_text("actor", actor),
             key=check_optional_text("key", key),
             digest=digest(f"{self.id}:{name}:{text}"),
@@ -98,27 +145,109 @@ class Run(Generic[T]):
         if delivered.state is None:
             raise self._not_found()
         check_move(self.id, delivered.state, "signal")
-        self._delivered(self._run_id, delivered)
+        self._home.delivered(self._run_id, delivered)
+
+    async def cancel(self, *, key: str | None = None, reason: str | None = None, actor: str | None = None) -> Changed:
+        """End the run now: steps under way are cut short, its children are cancelled."""
+        return await self._change(asked(Cancel(), key, reason, actor))
+
+    async def pause(self, *, key: str | None = None, reason: str | None = None, actor: str | None = None) -> Changed:
+        """Let no further step begin; those under way are recorded first, and until then the run is `running`."""
+        return await self._change(asked(Pause(), key, reason, actor))
+
+    async def resume(self, *, key: str | None = None, reason: str | None = None, actor: str | None = None) -> Changed:
+        """Let a paused run go on."""
+        return await self._change(asked(Resume(), key, reason, actor))
+
+    async def retry(
+        self,
+        step: str | int | None = None,
+        *,
+        version: int | None = None,
+        key: str | None = None,
+        reason: str | None = None,
+        actor: str | None = None,
+    ) -> Changed:
+        """Let a failed run go on, as a new generation, without the failure that ended it or from a failed step on."""
+        return await self._change(asked(retry_command(step, version), key, reason, actor))
+
+    async def rerun(
+        self,
+        from_step: str | int | None = None,
+        *,
+        version: int | None = None,
+        key: str | None = None,
+        reason: str | None = None,
+        actor: str | None = None,
+    ) -> Changed:
+        """Start an ended run over, as a new generation, from a step (its name or number) or from the beginning."""
+        return await self._change(asked(rerun_command(from_step, version), key, reason, actor))
+
+    async def execute(self) -> RunState:
+        """Run it here and now with a worker of its own, until it ends or waits; the state that it came to."""
+        run = await self.info()
+        check_move(self.id, run.state, "claim")
+        if self._home.registry.by_code(_code(run)) is None:
+            raise Invalid(
+                f"Run {self.id} is of {_code(run)}, which this app does not have. Import the module that has it."
+            )
+        if not await self._home.execute(self._run_id):
+            raise IllegalMove(f"Run {self.id} cannot be taken now. {await self.why()}")
+        return (await self.info()).state
+
+    async def _change(self, command: Asked) -> Changed:
+        refuse_in_workflow(f"A command for run {self.id}")
+        return changed_or_raise(await self._home.change([command.of(self._run_id, self._tenant)]))
+
+    @property
+    def _store(self) -> Store:
+        refuse_in_workflow(f"A call for run {self.id}")
+        return self._home.store
+
+    async def _newest_event(self, types: frozenset[str]) -> EventView | None:
+        newest, after = None, 0
+        while types and (page := await self._store.events(self._run_id, after, EVENTS_A_PAGE)):
+            newest = next((event for event in reversed(page) if event.type in types), newest)
+            after = page[-1].seq
+        return newest
+
+    async def _kept(self, text: str) -> str:
+        """The text as its row will hold it."""
+        if len(text) <= self._home.values.threshold:
+            return text
+        return await self._home.values.keep((await self.info()).tenant, self._run_id, text)
 
     def _not_found(self) -> NotFound:
         return NotFound(f"Run {self.id} not found. List runs with `stepfast runs list`.")
 
     async def _value_of(self, outcome: OutcomeView) -> T:
         if outcome.state is RunState.CANCELLED:
-            raise RunCancelled(f"Run {self.id} was cancelled. `stepfast runs rerun {self.id}` starts it again.")
+            raise self._cancelled(outcome)
         if outcome.state is RunState.FAILED:
             raise self._failed(outcome)
-        view = await self.info() if not self._code else None
-        code = self._code or (f"{view.workflow}@{view.version}" if view else "")
-        workflow = self._registry.by_code(code)
-        value: T = workflow.result.decode(outcome.value or "null") if workflow else json.loads(outcome.value or "null")
+        workflow = self._home.registry.by_code(await self._code_of(outcome))
+        text = await self.read(outcome.value or "null")
+        value: T = workflow.result.decode(text) if workflow else json.loads(text)
         return value
 
-    # Set by the app that started the run, so that its result needs no further read.
-    _code: str = ""
+    async def _code_of(self, outcome: OutcomeView) -> str:
+        # A later generation may be of another version.
+        if self._code and outcome.generation == 1:
+            return self._code
+        return _code(await self.info())
+
+    def _cancelled(self, outcome: OutcomeView) -> RunCancelled:
+        reason = failures.from_text(outcome.error or "{}").message
+        because = f" ({reason})" if reason else ""
+        return RunCancelled(f"Run {self.id} was cancelled{because}. `stepfast runs rerun {self.id}` starts it again.")
 
     def _failed(self, outcome: OutcomeView) -> RunFailed:
         failure = failures.from_text(outcome.error or "{}")
         error = RunFailed(f"Run {self.id} failed with {failure.type}: {failure.message}")
         error.__cause__ = failures.revive(failure)
         return error
+
+
+def _code(run: RunView) -> str:
+    """What a worker must have to execute the run."""
+    return run.workflow if run.kind == "step" else f"{run.workflow}@{run.version}"

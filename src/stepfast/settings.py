@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from stepfast.kernel.blobs import DEFAULT_THRESHOLD, IN_THE_DATABASE
 from stepfast.kernel.durations import span_ms
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.retry import Retry
@@ -121,8 +122,20 @@ SETTINGS = (
         "",
         "The same PostgreSQL database without a pooler in between, for hints between processes.",
     ),
+    Setting(
+        "STEPFAST_BLOBS",
+        TEXT,
+        IN_THE_DATABASE,
+        "Where large values are kept: `database`, a folder, or `file:///folder`. The same for all on one database.",
+    ),
+    Setting(
+        "STEPFAST_BLOB_THRESHOLD",
+        _number(1_024, 16 * 1024 * 1024),
+        str(DEFAULT_THRESHOLD),
+        "From how many characters on a value, as JSON, is large.",
+    ),
     Setting("STEPFAST_APP", TEXT, "", "Where the app is: `module:name` or `file.py:name`."),
-    Setting("STEPFAST_TENANT", TEXT, "default", "The tenant that commands speak for."),
+    Setting("STEPFAST_TENANT", TEXT, "default", "The tenant that commands and starts without one are for."),
     Setting("STEPFAST_ENV", _choice(ENVIRONMENTS), "development", "What this installation is for."),
     Setting("STEPFAST_LOG", LOG, "info,text", "Level and format of the engine's own log."),
     Setting(
@@ -186,6 +199,8 @@ class Settings:
 
     database: str = DEFAULT_DATABASE
     database_direct: str | None = None
+    blobs: str = IN_THE_DATABASE
+    blob_threshold: int = DEFAULT_THRESHOLD
     app: str | None = None
     tenant: str = "default"
     environment: str = "development"
@@ -215,6 +230,8 @@ def read_settings(
     return Settings(
         database=values.get("DATABASE_URL", DEFAULT_DATABASE),
         database_direct=values.get("DATABASE_DIRECT_URL", None),
+        blobs=values.get("BLOBS", IN_THE_DATABASE),
+        blob_threshold=values.get("BLOB_THRESHOLD", DEFAULT_THRESHOLD),
         app=values.get("APP", None),
         tenant=values.get("TENANT", "default"),
         environment=values.get("ENV", "development"),

@@ -74,6 +74,7 @@ def new_run(
         digest=digest(f"{definition.name}:{text}"),
         key=check_optional_text("key", key),
         delay_ms=0 if delay is None else span_ms(delay, "delay"),
+        timeout_ms=definition.timeout_ms,
         actor=check_optional_text("actor", actor),
         correlation_id=check_optional_text("correlation_id", correlation_id),
         thread_id=check_optional_text("thread_id", thread_id),

@@ -11,7 +11,7 @@ import pytest
 
 from stepfast import IllegalMove, Invalid, NotFound, StepfastError, StoreUnavailable, WaitTimeout
 from stepfast.cli.exits import exit_code_of
-from stepfast.kernel.errors import InvalidDefinition
+from stepfast.kernel.errors import InvalidDefinition, KeyReused, NothingBefore
 from stepfast.stores.urls import without_password
 from tests.cli.processes import environment, stepfast
 from tests.cli.shop import quick
@@ -25,13 +25,58 @@ def test_help_lists_the_commands():
     assert [name for name in ("demo", "migrate", "worker") if name not in done.stdout] == []
 
 
-def test_help_imports_nothing_heavy():
+@pytest.mark.parametrize("command", [[], ["runs"], ["dead-letters"], ["workflows"]], ids=" ".join)
+def test_help_imports_nothing_heavy(command):
     script = (
         "import sys\nfrom stepfast.cli.commands import cli\n"
-        "cli(['--help'], standalone_mode=False)\nprint(*sys.modules, file=sys.stderr)"
+        f"cli({[*command, '--help']}, standalone_mode=False)\nprint(*sys.modules, file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", script], env=environment(), capture_output=True, text=True)
     assert (done.returncode, HEAVY & set(done.stderr.split())) == (0, set())
+
+
+def test_the_package_imports_no_part_of_the_command_line():
+    script = "import sys\nfrom stepfast import *\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], env=environment(), capture_output=True, text=True)
+    assert [name for name in done.stdout.split() if name.startswith(("rich", "click", "stepfast.cli"))] == []
+
+
+def test_a_command_that_is_not_there_is_answered_with_the_nearest():
+    done = stepfast("runs", "cancle")
+    assert (done.returncode, "No such command 'cancle'. Did you mean 'cancel'?" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("command", [["runs", "list"], ["queues", "list"], ["dead-letters", "list"]], ids=" ".join)
+def test_a_command_that_looks_makes_no_database(tmp_path, command):
+    done = stepfast(*command, cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n"), list(tmp_path.iterdir())) == (1, 1, [])
+    assert done.stderr.startswith("E-STORE-003: The store .stepfast/stepfast.db does not exist.")
+
+
+def test_a_database_without_a_schema_is_told_of(postgres_url):
+    done = stepfast("runs", "list", "--database", postgres_url)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert (done.stderr.startswith("E-STORE-002: "), "stepfast migrate" in done.stderr) == (True, True)
+
+
+def test_a_database_that_cannot_be_reached_is_told_of_without_its_password():
+    done = stepfast("runs", "list", "--database", "postgresql://me:secret@localhost:1/absent")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert (done.stderr.startswith("E-STORE-001: "), "secret" in done.stderr) == (True, False)
+
+
+def test_the_log_level_debug_shows_tracebacks():
+    done = stepfast("runs", "show", "nonsense", "--database", "sqlite:///absent.db", STEPFAST_LOG="debug")
+    assert (done.returncode, "Traceback" in done.stderr) == (1, True)
+
+
+def test_the_database_is_that_of_the_app_if_none_is_named(tmp_path):
+    (tmp_path / "shop.py").write_text("from stepfast import *\n\n\n@workflow\ndef go() -> int:\n    return 1\n\n\n")
+    with (tmp_path / "shop.py").open("a") as file:
+        file.write("app = Stepfast('sqlite:///own.db')\n")
+    stepfast("run", "shop.py", cwd=tmp_path)
+    done = stepfast("runs", "list", cwd=tmp_path, STEPFAST_APP="shop.py:app", STEPFAST_DATABASE_URL="sqlite:///no.db")
+    assert (done.returncode, "go@1" in done.stdout) == (0, True), done.stderr
 
 
 CODES = {
@@ -41,6 +86,8 @@ CODES = {
     InvalidDefinition: 1,
     NotFound: 3,
     IllegalMove: 4,
+    NothingBefore: 4,
+    KeyReused: 4,
     WaitTimeout: 124,
 }
 

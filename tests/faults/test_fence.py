@@ -9,16 +9,18 @@ import pytest
 
 from stepfast import step, workflow
 from stepfast.engine.clock import SystemClock
+from stepfast.kernel.commands import Cancel, Rerun
+from stepfast.kernel.decisions import Park
 from stepfast.kernel.exchange import Saving
 from stepfast.kernel.ids import WorkerId
 from stepfast.stores.sqlite.saving import Batch
 from stepfast.stores.urls import store_for
 from tests.stores import harness as acts
 from tests.stores import postgres, sqlite
-from tests.stores.test_state_machine import QUERIES
+from tests.stores.model_tables import QUERIES
 from tests.support.apps import PATIENT, app_on
 
-CHECK = "l.token = d_token[i] and l.worker_id is not distinct from d_worker[i]"
+CHECK = "l.token is not null and l.token = d_token[i] and l.worker_id is not distinct from d_worker[i]"
 
 LATE = {
     "a record": acts.step,
@@ -26,6 +28,8 @@ LATE = {
     "a hand-back": acts.hand_back,
     "a park": lambda run: acts.park(run, acts.wait()),
 }
+
+AFTER_THE_END = {name: late for name, late in LATE.items() if name != "an end"}
 
 
 @pytest.fixture
@@ -57,7 +61,7 @@ async def without_the_fence(harness_and_url, monkeypatch):
 
     def add_unfenced(self, decision):
         run_id, token, worker_id = decision.fence
-        self._holders[run_id] = (token, worker_id, self._holders[run_id][2])
+        self._holders[run_id] = (token, worker_id, decision.release.wakes if isinstance(decision.release, Park) else 0)
         return add(self, decision)
 
     monkeypatch.setattr(Batch, "add", add_unfenced)
@@ -76,11 +80,33 @@ async def rows_changed_by_a_late_write(harness, late) -> bool:
     await harness.enrol("w2")
     (present,) = await harness.claim(worker="w2", suspects=(1,))
     stale.last_event = present.last_event
+    return await rows_changed(harness, late(stale))
+
+
+async def rows_changed(harness, decision) -> bool:
     before = [await harness.sql(query) for query in QUERIES.values()]
-    answers = await harness.save(late(stale))
+    answers = await harness.save(decision)
     after = [await harness.sql(query) for query in QUERIES.values()]
     assert (answers == [Saving.SAVED]) == (before != after)
     return before != after
+
+
+async def rows_changed_after_a_cancel(harness, late) -> bool:
+    """What the holder of a run sends that does not know yet that somebody has cancelled it."""
+    stale = await harness.held()
+    await harness.change(stale.run_id, Cancel())
+    stale.last_event += 1
+    return await rows_changed(harness, late(stale))
+
+
+async def rows_changed_after_a_cancel_and_a_rerun(harness, late) -> bool:
+    """The same, when the run has begun anew and its next holder is the same worker."""
+    stale = await harness.held()
+    await harness.change(stale.run_id, Cancel())
+    await harness.change(stale.run_id, Rerun())
+    (present,) = await harness.claim()
+    stale.last_event = present.last_event
+    return await rows_changed(harness, late(stale))
 
 
 @pytest.mark.parametrize("late", LATE.values(), ids=LATE)
@@ -92,6 +118,29 @@ async def test_a_worker_that_lost_its_run_writes_nothing(harness, late):
 @pytest.mark.usefixtures("without_the_fence")
 async def test_the_broken_twin_without_the_fence_writes_over_the_new_holder(harness, late):
     assert await rows_changed_by_a_late_write(harness, late)
+
+
+@pytest.mark.parametrize("late", LATE.values(), ids=LATE)
+async def test_who_held_a_run_that_was_cancelled_writes_nothing(harness, late):
+    assert not await rows_changed_after_a_cancel(harness, late)
+
+
+# Without the fence, a second end of the same generation still runs into the first: it is refused whole.
+@pytest.mark.parametrize("late", AFTER_THE_END.values(), ids=AFTER_THE_END)
+@pytest.mark.usefixtures("without_the_fence")
+async def test_the_broken_twin_without_the_fence_writes_after_the_cancel(harness, late):
+    assert await rows_changed_after_a_cancel(harness, late)
+
+
+@pytest.mark.parametrize("late", AFTER_THE_END.values(), ids=AFTER_THE_END)
+async def test_who_held_a_run_that_was_cancelled_and_rerun_writes_nothing(harness, late):
+    assert not await rows_changed_after_a_cancel_and_a_rerun(harness, late)
+
+
+@pytest.mark.parametrize("late", AFTER_THE_END.values(), ids=AFTER_THE_END)
+@pytest.mark.usefixtures("without_the_fence")
+async def test_the_broken_twin_without_the_fence_writes_into_the_rerun(harness, late):
+    assert await rows_changed_after_a_cancel_and_a_rerun(harness, late)
 
 
 async def test_a_late_result_of_a_live_worker_is_dropped_and_the_new_holder_goes_on(database):

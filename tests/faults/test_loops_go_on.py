@@ -64,7 +64,7 @@ async def test_the_broken_twin_whose_claim_loop_ends_with_a_failure_never_claims
     async def run_without_a_net(self) -> None:
         while True:
             self._wake.clear()
-            pause_ms = await self._look()
+            pause_ms = await self.look()
             if pause_ms:
                 await self._rest(pause_ms)
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
-from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
@@ -13,28 +11,12 @@ import pytest
 
 from stepfast import StepfastError, step, workflow
 from tests.support.apps import Bodies, app_on
-
-NOBODY = 65_534
+from tests.support.rights import without_rights
 
 
 @workflow
 async def nothing() -> None:
     return None
-
-
-@contextmanager
-def without_rights():
-    """As a user to whom permissions apply."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.setegid(NOBODY)
-    os.seteuid(NOBODY)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-        os.setegid(0)
 
 
 @pytest.fixture

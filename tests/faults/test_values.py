@@ -23,7 +23,7 @@ MADE = {
     "surrogate": lambda: "a\ud800b",
     "big": lambda: 10**400,
     "nan": lambda: math.nan,
-    "long": lambda: "x" * 20_000_000,
+    "long": lambda: "x" * 70_000_000,
     "deep": lambda: nested(500),
 }
 SURVIVE = {"nul", "big"}

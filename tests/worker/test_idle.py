@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 
 from stepfast import Stepfast, WorkerSettings
+from stepfast.stores.urls import store_for
 from stepfast.testing import VirtualClock
 from tests.support.workflows import say
 
@@ -38,13 +39,12 @@ async def at_rest(clock: VirtualClock) -> None:
 
 async def test_an_idle_worker_sends_at_most_two_statements_a_second(tmp_path, monkeypatch):
     stores: list[CountingStore] = []
-    store_for = Stepfast.__init__.__globals__["store_for"]
 
     def counting_store_for(*args):
         stores.append(CountingStore(store_for(*args)))
         return stores[-1]
 
-    monkeypatch.setattr("stepfast.app.store_for", counting_store_for)
+    monkeypatch.setattr("stepfast.base.store_for", counting_store_for)
     clock, settings = VirtualClock(), WorkerSettings()
     async with Stepfast(f"sqlite:///{tmp_path}/app.db", workflows=[say], worker=settings, clock=clock):
         await at_rest(clock)

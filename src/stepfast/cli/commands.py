@@ -1,50 +1,59 @@
-"""The commands: their names and summaries; what one does is imported when it is called."""
+"""The command line as a whole: its commands, and how an error of ours ends one."""
 
 from __future__ import annotations
 
-import importlib
+import os
+import traceback
+from typing import Any
 
 import click
 
-from stepfast.cli.exits import exit_code_of
+from stepfast.cli.exits import INTERRUPTED, exit_code_of
+from stepfast.cli.groups import Entry, LazyGroup
+from stepfast.cli.options import DEBUG
+from stepfast.cli.printing import say
 from stepfast.kernel.errors import StepfastError
 
 COMMANDS = {
-    "demo": ("stepfast.cli.demo:demo", "Watch a workflow survive the kill -9 of its worker."),
-    "migrate": ("stepfast.cli.migrate:migrate", "Bring the schema of the database up to date."),
-    "worker": ("stepfast.cli.worker:worker", "Run a worker: claim runs and execute them until told to stop."),
+    "bench": Entry("stepfast.cli.bench:bench", "Measure what a database gives, in a scratch place of its own."),
+    "dead-letters": Entry("stepfast.cli.families:dead_letters", "Runs that failed for good: look, replay, discard."),
+    "demo": Entry("stepfast.cli.demo:demo", "Watch a workflow survive the kill -9 of its worker."),
+    "doctor": Entry("stepfast.cli.doctor:doctor", "Examine database, schema, workers and runs."),
+    "migrate": Entry("stepfast.cli.migrate:migrate", "Bring the schema of the database up to date."),
+    "queues": Entry("stepfast.cli.families:queues", "The queues that have open runs."),
+    "run": Entry("stepfast.cli.run:run", "Run a workflow of a file here and now, and print its result."),
+    "runs": Entry("stepfast.cli.families:runs", "List, watch, start and change runs."),
+    "worker": Entry("stepfast.cli.worker:worker", "Run a worker: claim runs and execute them until told to stop."),
+    "workers": Entry("stepfast.cli.families:workers", "The workers that are alive, and those that died lately."),
+    "workflows": Entry("stepfast.cli.families:workflows", "The workflows of an app, and who can execute them."),
 }
+ALIASES = {"dead": "dead-letters"}
 
 
-class LazyGroup(click.Group):
-    """Imports a command only when it is asked for, so that `--help` answers at once."""
+class CommandLine(LazyGroup):
+    """The outermost group: an error of ours ends in one line with its code, and in the exit code that belongs to it."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        module, name = COMMANDS[cmd_name][0].split(":")
-        command: click.Command = getattr(importlib.import_module(module), name)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in sorted(COMMANDS.items())])
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except StepfastError as error:
+            if DEBUG in ctx.meta or os.environ.get("STEPFAST_LOG", "").startswith("debug"):
+                click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+            say(f"{error.code}: {error}")
+            ctx.exit(exit_code_of(error))
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=CommandLine, entries=COMMANDS, aliases=ALIASES, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(package_name="stepfast", message="stepfast %(version)s")
 def cli() -> None:
     """Stepfast: durable workflows in plain Python."""
 
 
 def run() -> int:
-    """Run the command that was given; errors of ours become one line and an exit code."""
-    try:
-        cli(prog_name="stepfast")
-    except StepfastError as error:
-        click.echo(f"{error.code}: {error}", err=True)
-        return exit_code_of(error)
+    """Run the command that was given; click ends the process with its exit code."""
+    cli(prog_name="stepfast")
     return 0

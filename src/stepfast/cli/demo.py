@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import click
@@ -18,13 +17,12 @@ from rich.table import Table
 
 from stepfast.app import Stepfast
 from stepfast.cli.demo_workflow import order
+from stepfast.cli.following import follow
 from stepfast.kernel.events import EventType
 from stepfast.kernel.views import EventView
 from stepfast.runs import Run
 
 KILL_AFTER = "reserve#1"
-LOOK_EVERY_S = 0.05
-ENDS = frozenset({EventType.COMPLETED, EventType.FAILED, EventType.CANCELLED})
 
 
 @click.command()
@@ -95,15 +93,3 @@ class Demo:
 
     def _say(self, text: str) -> None:
         self._console.print(text, soft_wrap=True)
-
-
-async def follow(run: Run[str]) -> AsyncIterator[EventView]:
-    """The run's events as they come, up to its end."""
-    seen = 0
-    while True:
-        for event in await run.history(after=seen):
-            seen = event.seq
-            yield event
-            if event.type in ENDS:
-                return
-        await asyncio.sleep(LOOK_EVERY_S)

@@ -6,7 +6,10 @@ from stepfast.kernel.errors import (
     IllegalMove,
     Invalid,
     InvalidDefinition,
+    KeyInProgress,
+    KeyReused,
     NotFound,
+    NothingBefore,
     StepfastError,
     StepNotFound,
     Unstorable,
@@ -18,7 +21,10 @@ ERROR = 1
 USAGE = 2
 NOT_FOUND = 3
 REFUSED = 4
+PARTLY_DONE = 5
 TIMED_OUT = 124
+# Ended by Ctrl-C, as a shell would say it.
+INTERRUPTED = 130
 # A worker process that has done its number of runs, or grown too large, asks its supervisor for a fresh one.
 REPLACE_ME = 75
 
@@ -29,6 +35,9 @@ _CODES: dict[type[StepfastError], int] = {
     NotFound: NOT_FOUND,
     StepNotFound: NOT_FOUND,
     IllegalMove: REFUSED,
+    NothingBefore: REFUSED,
+    KeyReused: REFUSED,
+    KeyInProgress: REFUSED,
     WaitTimeout: TIMED_OUT,
 }
 

@@ -8,9 +8,10 @@ import signal
 import sys
 import threading
 
-from stepfast.app import AppWorker, Stepfast
+from stepfast.app import Stepfast
 from stepfast.cli.exits import ERROR, OK
 from stepfast.log import Log
+from stepfast.workers import AppWorker
 
 log = Log("cli")
 

@@ -1,4 +1,4 @@
-"""From `module:name` or `file.py:name` to the app behind it."""
+"""From `module:name` or `file.py:name` to the app or the workflow behind it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import importlib
 import importlib.util
 import sys
 import traceback
+from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 
 from stepfast.app import Stepfast
 from stepfast.kernel.errors import Invalid, StepfastError
+from stepfast.workflows.functions import AsyncWorkflow, SyncWorkflow, Workflow
+
+DECORATED = (AsyncWorkflow, SyncWorkflow)
 
 WHERE = "Name the app with --app module:name or --app file.py:name, with STEPFAST_APP, or as `app` in [tool.stepfast]"
 
@@ -25,6 +29,30 @@ def load_app(target: str | None) -> Stepfast:
     if not app.codes():
         raise Invalid(f"{target} knows no workflow. Mark a function with @workflow in a module that it imports.")
     return app
+
+
+def load_workflow(target: str) -> tuple[Stepfast, Workflow]:
+    """The workflow that `file.py:name` names, and the app to run it on; without a name, the only one of the file."""
+    place, _, name = target.partition(":")
+    module = _import(place)
+    found = {given.workflow.name: given.workflow for given in vars(module).values() if isinstance(given, DECORATED)}
+    own = {known: each for known, each in found.items() if each.function.__module__ == module.__name__}
+    return _only_app(module, target), _chosen(name, own or found, place)
+
+
+def _chosen(name: str, workflows: dict[str, Workflow], place: str) -> Workflow:
+    if not workflows:
+        raise Invalid(f"{place} has no workflow. Mark a function with @workflow.")
+    if name in workflows:
+        return workflows[name]
+    known = ", ".join(sorted(workflows))
+    if name:
+        nearest = get_close_matches(name, workflows, 1)
+        hint = f"Did you mean {nearest[0]!r}? " if nearest else ""
+        raise Invalid(f"{place} has no workflow {name!r}. {hint}It has: {known}.")
+    if len(workflows) > 1:
+        raise Invalid(f"{place} has several workflows ({known}). Name one of them: {place}:{min(workflows)}.")
+    return next(iter(workflows.values()))
 
 
 def _import(place: str) -> ModuleType:

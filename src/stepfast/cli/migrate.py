@@ -25,14 +25,15 @@ def migrate(database: str | None, output: str, sql: bool) -> None:
     if sql:
         click.echo(migration_sql(settings.database), nl=False)
         return
-    applied = asyncio.run(_migrate(settings.database))
+    applied = asyncio.run(bring_up_to_date(settings.database))
     if output == "json":
         click.echo(json.dumps({"database": without_password(settings.database), "applied": applied}))
     else:
         click.echo("\n".join(f"Applied {name}." for name in applied) or "The schema is up to date.")
 
 
-async def _migrate(database: str) -> list[str]:
+async def bring_up_to_date(database: str) -> list[str]:
+    """Apply the migrations that a database lacks; their names."""
     store = store_for(database, SystemClock())
     try:
         return await store.migrate()

@@ -11,6 +11,9 @@ import click
 from stepfast.kernel.durations import span_ms
 from stepfast.kernel.errors import Invalid
 
+# Where a context keeps that somebody asked for tracebacks; all contexts of a command share what they keep.
+DEBUG = "stepfast.debug"
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(KB|MB|GB)", re.IGNORECASE | re.ASCII)
@@ -49,6 +52,16 @@ def size(ctx: click.Context, param: click.Parameter, value: str | None) -> int |
     return round(float(match[1]) * _UNIT_BYTES[match[2].upper()])
 
 
+def _note_debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.meta[DEBUG] = True
+
+
+def _tenant_options(command: Command) -> Command:
+    command = click.option("--all-tenants", is_flag=True, help="Speak for all tenants.")(command)
+    return click.option("--tenant", metavar="NAME", help="The tenant to speak for. [STEPFAST_TENANT, default]")(command)
+
+
 _COMMON: dict[str, Callable[[Any], Any]] = {
     "database": click.option(
         "--database", metavar="URL", help="The database. [STEPFAST_DATABASE_URL, sqlite:///.stepfast/stepfast.db]"
@@ -56,15 +69,23 @@ _COMMON: dict[str, Callable[[Any], Any]] = {
     "app": click.option(
         "--app", metavar="MODULE:NAME", help="The app, also as FILE.py:NAME. [STEPFAST_APP, or pyproject.toml]"
     ),
-    "tenant": click.option("--tenant", metavar="NAME", help="The tenant to speak for. [STEPFAST_TENANT, default]"),
+    "tenant": _tenant_options,
     "output": click.option(
         "-o", "--output", type=click.Choice(["table", "json"]), default="table", help="The form of what is printed."
+    ),
+    "timeout": click.option("--timeout", metavar="SPAN", callback=span, help="Give up after this time, with code 124."),
+    "debug": click.option(
+        "--debug",
+        is_flag=True,
+        expose_value=False,
+        callback=_note_debug,
+        help="Show the traceback of an error. [STEPFAST_LOG=debug]",
     ),
 }
 
 
 def common_options(*names: str) -> Callable[[Command], Command]:
-    """Add the common options of these names (database, app, tenant, output) to a command."""
+    """Add the common options of these names (database, app, tenant, output, timeout, debug) to a command."""
 
     def decorate(command: Command) -> Command:
         for name in reversed(names):

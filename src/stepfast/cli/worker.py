@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from stepfast.app import AppWorker, Stepfast
+from stepfast.app import Stepfast
 from stepfast.cli.exits import OK, REPLACE_ME
 from stepfast.cli.leaving import Deadline, end_with_stdin, leave_soon
 from stepfast.cli.loading import load_app
@@ -18,6 +18,7 @@ from stepfast.cli.options import common_options, names, size, span
 from stepfast.cli.signals import SIGNALS
 from stepfast.cli.supervisor import Supervisor
 from stepfast.settings import Found, Settings, read_settings, warn_of_unknown
+from stepfast.workers import AppWorker
 
 LOOK_EVERY_S = 0.05
 

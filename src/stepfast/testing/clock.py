@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+from collections.abc import Callable
 
 from stepfast.kernel.durations import Duration, Instant, span_ms
 
@@ -18,6 +19,9 @@ class VirtualClock:
         self._now = start
         self._numbers = itertools.count()
         self._sleepers: list[tuple[Instant, int, asyncio.Future[None]]] = []
+        self._stirring = 0
+        self.on_sleep: Callable[[], None] = lambda: None
+        """Called when somebody begins to sleep."""
 
     def now(self) -> Instant:
         return self._now
@@ -34,7 +38,12 @@ class VirtualClock:
             return
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._sleepers, (Instant(self._now + span_ms), next(self._numbers), woken))
-        await woken
+        self.on_sleep()
+        try:
+            await woken
+        finally:
+            if not woken.cancelled():
+                self._stirring -= 1
 
     def advance(self, duration: Duration) -> None:
         """Move on; everyone whose moment has come wakes, the earliest first."""
@@ -43,6 +52,12 @@ class VirtualClock:
             _, _, woken = heapq.heappop(self._sleepers)
             if not woken.done():
                 woken.set_result(None)
+                self._stirring += 1
+
+    @property
+    def is_stirring(self) -> bool:
+        """Whether somebody was woken who has not gone on yet."""
+        return self._stirring > 0
 
     def spans_ahead_ms(self) -> list[int]:
         """How long each sleeper still has to sleep, the shortest first."""

@@ -1,0 +1,138 @@
+"""What every app is made of: its settings, the workflows it knows, and, while it is open, its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from stepfast.engine.clock import SystemClock
+from stepfast.engine.values import Values
+from stepfast.kernel.blobs import Blobs
+from stepfast.kernel.durations import Instant
+from stepfast.kernel.errors import Invalid, StepfastError
+from stepfast.kernel.ports import Clock, Store
+from stepfast.listening import Listeners
+from stepfast.parts import Parts
+from stepfast.settings import Found, read_settings, warn_of_unknown
+from stepfast.stores.blobs.urls import blobs_for
+from stepfast.stores.urls import store_for
+from stepfast.worker.settings import WorkerSettings
+from stepfast.workflows.deterministic import refuse_in_workflow
+from stepfast.workflows.functions import AnyWorkflow, AsyncWorkflow, SyncWorkflow, Workflow
+from stepfast.workflows.registry import Registry
+
+
+class AppBase:
+    """An app from its making to its close, without the doors that people use."""
+
+    def __init__(
+        self,
+        database: str | None,
+        workflows: Iterable[AnyWorkflow] | None,
+        worker: bool | WorkerSettings,
+        clock: Clock | None,
+        blobs: str | Path | Blobs | None = None,
+    ) -> None:
+        given = {} if database is None else {"STEPFAST_DATABASE_URL": Found(database, "database")}
+        settings = read_settings(given)
+        warn_of_unknown(settings)
+        self.database = settings.database
+        self.tenant = settings.tenant
+        self.environment = settings.environment
+        self._direct_url = settings.database_direct
+        self._blobs = settings.blobs if blobs is None else blobs
+        self._blob_threshold = settings.blob_threshold
+        self._registry = Registry(None if workflows is None else [definition_of(given) for given in workflows])
+        self._settings = worker if isinstance(worker, WorkerSettings) else settings.worker
+        self._has_worker = worker is not False
+        self._clock: Clock = clock or SystemClock()
+        self._listeners = Listeners()
+        self._parts: Parts | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Open the store, and start the worker if there is to be one."""
+        parts = await self._open_store()
+        if self._has_worker:
+            try:
+                await parts.add_worker(self._settings)
+            except BaseException:
+                await self.close()
+                raise
+
+    async def _open_store(self) -> Parts:
+        if self._parts is not None:
+            raise StepfastError("This app is open already. Use it, or close it first.")
+        self._registry.codes()
+        store = self._new_store()
+        values = Values(blobs_for(self._blobs, store, self._clock.now), self._blob_threshold)
+        await store.open()
+        self._parts = parts = Parts(store, self._registry, self._clock, self._settings, self._listeners, values)
+        try:
+            await parts.open()
+        except BaseException:
+            await self.close()
+            raise
+        return parts
+
+    def _new_store(self) -> Store:
+        return store_for(self.database, self._clock, self._direct_url)
+
+    def as_client(self) -> Self:
+        """Let this app open its store alone, without the worker that it would have."""
+        self._has_worker = False
+        return self
+
+    async def close(self) -> None:
+        """Stop the worker, save what is under way, and let go of the store."""
+        parts, self._parts = self._parts, None
+        if parts is not None:
+            await parts.close()
+
+    def codes(self) -> list[str]:
+        """The workflows that this app knows, as `name@version`."""
+        return self._registry.codes()
+
+    def definitions(self) -> list[Workflow]:
+        """The workflows that this app knows, in every version."""
+        return self._registry.workflows()
+
+    def definition(self, name: str) -> Workflow:
+        """The newest version of a workflow that this app knows."""
+        return self._registry.newest(name)
+
+    async def now(self) -> Instant:
+        """The moment by the store's clock, in milliseconds since 1970."""
+        return await self._open_parts().store.now()
+
+    def _definition(self, workflow: AnyWorkflow | str) -> Workflow:
+        if isinstance(workflow, str):
+            return self._registry.newest(workflow)
+        definition = definition_of(workflow)
+        self._registry.add(definition)
+        return definition
+
+    def _open_parts(self) -> Parts:
+        refuse_in_workflow("A call of the app")
+        if self._parts is None:
+            raise StepfastError("The app is not open. Use it inside `async with app:`.")
+        return self._parts
+
+
+def definition_of(given: AnyWorkflow) -> Workflow:
+    """The definition behind a decorated function."""
+    if isinstance(given, Workflow):
+        return given
+    if isinstance(given, AsyncWorkflow | SyncWorkflow):
+        return given.workflow
+    raise Invalid(f"{given!r} is no workflow: mark the function with @workflow.")

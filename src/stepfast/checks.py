@@ -1,0 +1,134 @@
+"""The deploy check: whether the code at hand fits the runs that are open, before it is let near them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from typing import NamedTuple
+
+from stepfast.engine.swapping import fill
+from stepfast.engine.values import Values
+from stepfast.kernel.decisions import HeldRun, History
+from stepfast.kernel.errors import BlobDamaged
+from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.ports import Store
+from stepfast.kernel.states import OPEN, RunState
+from stepfast.kernel.views import RunFilter, RunView
+from stepfast.workflows.fitting import Fit, Verdict, fit
+from stepfast.workflows.registry import Registry
+from stepfast.workflows.unsafe import UnsafeCall, unsafe_calls
+
+PAGE_RUNS = 100
+MOST_SHOWN = 1_000
+
+
+class CheckedRun(NamedTuple):
+    """An open run that does not simply fit: at which step, what is wrong, and whether it would stop there."""
+
+    run_id: RunId
+    tenant: str
+    workflow: str
+    version: int
+    state: RunState
+    fit: Fit
+    breaks: bool
+
+
+class CheckReport(NamedTuple):
+    """What the check found: open runs by verdict, the first that do not simply fit, and unsafe calls.
+
+    `breaking` counts the runs that would wait for other code. Runs of workflows of which this app has no version at all
+    belong to another app, and do not count.
+    """
+
+    verdicts: Mapping[Verdict, int]
+    breaking: int
+    runs: list[CheckedRun]
+    unsafe: list[UnsafeCall]
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether every open run can go on with this code."""
+        return not self.breaking
+
+    @property
+    def checked(self) -> int:
+        """How many open runs were looked at."""
+        return sum(self.verdicts.values())
+
+
+async def check(store: Store, registry: Registry, values: Values, tenant: str | None = None) -> CheckReport:
+    """Replay every open run of a store, or of a tenant, in memory with the code at hand; nothing is written."""
+    verdicts: Counter[Verdict] = Counter()
+    breaking, shown = 0, list[CheckedRun]()
+    async for checked in _each_open(store, registry, values, tenant):
+        verdicts[checked.fit.verdict] += 1
+        breaking += checked.breaks
+        if checked.fit.verdict is not Verdict.FITS and len(shown) < MOST_SHOWN:
+            shown.append(checked)
+    unsafe = [call for workflow in registry.workflows() for call in unsafe_calls(workflow)]
+    return CheckReport(dict(verdicts), breaking, shown, unsafe)
+
+
+async def _each_open(store: Store, registry: Registry, values: Values, tenant: str | None) -> AsyncIterator[CheckedRun]:
+    async for page in _open_pages(store, tenant):
+        histories = await store.histories([view.run_id for view in page])
+        for view in page:
+            yield await _checked(view, histories.get(view.run_id, History([], [], [])), registry, values)
+
+
+async def _open_pages(store: Store, tenant: str | None) -> AsyncIterator[list[RunView]]:
+    for state in sorted(OPEN):
+        where = RunFilter(tenant=tenant, state=state, limit=PAGE_RUNS)
+        while page := await store.runs(where):
+            yield page
+            where = where._replace(before=page[-1].run_id)
+
+
+async def _checked(view: RunView, history: History, registry: Registry, values: Values) -> CheckedRun:
+    found = await _fit_of(view, history, registry, values)
+    own_names = {workflow.name for workflow in registry.workflows()}
+    breaks = not found.is_good and (found.verdict is not Verdict.UNKNOWN_CODE or view.workflow in own_names)
+    return CheckedRun(view.run_id, view.tenant, view.workflow, view.version, view.state, found, breaks)
+
+
+async def _fit_of(view: RunView, history: History, registry: Registry, values: Values) -> Fit:
+    code = view.workflow if view.kind == "step" else f"{view.workflow}@{view.version}"
+    workflow = registry.by_code(code)
+    if workflow is None:
+        return Fit(Verdict.UNKNOWN_CODE, None, f"There is no {code} here. Keep it in the code while it has open runs.")
+    run = held_from(view)
+    try:
+        history = await fill(values, run, history)
+    except BlobDamaged as error:
+        return Fit(Verdict.MISMATCH, None, str(error))
+    return await fit(workflow, run, history)
+
+
+def held_from(view: RunView) -> HeldRun:
+    """A run as a holder would know it, made of what people see; enough for a replay that writes nothing."""
+    return HeldRun(
+        run_id=view.run_id,
+        tenant=view.tenant,
+        workflow=view.workflow,
+        version=view.version,
+        kind=view.kind,
+        queue=view.queue,
+        generation=view.generation,
+        token=view.token,
+        worker_id=WorkerId(""),
+        input=view.input,
+        wakes=0,
+        hold=False,
+        claims=view.claims,
+        crashes=view.crashes,
+        last_seq=0,
+        last_event=0,
+        queued_at=view.queued_at,
+        actor=view.actor,
+        correlation_id=view.correlation_id,
+        causation_id=view.causation_id,
+        thread_id=view.thread_id,
+        subject=view.subject,
+        metadata=view.metadata,
+    )

@@ -1,0 +1,137 @@
+"""The doctor's checks: each looks at one thing and says what it found, how bad that is, and the next step."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from enum import StrEnum
+from typing import NamedTuple
+
+from stepfast.app import Stepfast
+from stepfast.cli.printing import took
+from stepfast.cli.serving import living_workers
+from stepfast.kernel.errors import StepfastError
+from stepfast.kernel.states import RunState
+from stepfast.stores.health import Health
+
+# Leases are counted by the database's clock alone; further apart, log lines and moments become hard to compare.
+FAR_APART_MS = 1_000
+# A transaction that is open for so long keeps dead rows from being cleaned away, and claims slow down.
+LONG_TRANSACTION_MS = 60_000
+SAMPLED_RUNS = 1_000
+NAMED = 5
+
+
+class Level(StrEnum):
+    """How bad a finding is."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class Check(NamedTuple):
+    """What was looked at, what was found, and what to do about it."""
+
+    level: Level
+    what: str
+    found: str
+    next_step: str = ""
+
+
+def failed(what: str, error: StepfastError) -> Check:
+    """A check that could not be made, or a thing that is not there; the error names the next step itself."""
+    return Check(Level.FAIL, what, f"{error.code}: {error}")
+
+
+def durability(health: Health) -> Check:
+    if not health.weaknesses:
+        return Check(Level.OK, "durability", "What is committed is on disk.")
+    found = ", ".join(weakness.setting for weakness in health.weaknesses)
+    return Check(Level.WARN, "durability", f"{found}.", " ".join(weakness.remedy for weakness in health.weaknesses))
+
+
+def schema(health: Health) -> Check:
+    if health.schema == health.newest_schema:
+        return Check(Level.OK, "schema", f"It is up to date ({health.schema}).")
+    if health.schema > health.newest_schema:
+        found = f"It is {health.schema}, and this program knows schemas up to {health.newest_schema}."
+        return Check(Level.FAIL, "schema", found, "Upgrade stepfast, or name another database.")
+    found = f"It is {health.schema or 'missing'}, and this program needs {health.newest_schema}."
+    return Check(Level.FAIL, "schema", found, "Run `stepfast migrate`.")
+
+
+def clock(health: Health) -> Check:
+    if health.now is None:
+        return Check(Level.OK, "clock", "The store goes by this machine's clock.")
+    apart_ms = health.now - time.time_ns() // 1_000_000
+    if abs(apart_ms) <= FAR_APART_MS:
+        return Check(Level.OK, "clock", f"The database's is {took(abs(apart_ms))} from this machine's.")
+    where = "ahead of" if apart_ms > 0 else "behind"
+    found = f"The database's clock is {took(abs(apart_ms))} {where} this machine's."
+    return Check(Level.WARN, "clock", found, "Let both follow a time server.")
+
+
+def transactions(health: Health) -> Check:
+    oldest = health.oldest
+    if oldest is None or oldest.span_ms <= LONG_TRANSACTION_MS:
+        return Check(Level.OK, "transactions", "None has been open for long.")
+    found = f"One has been open for {took(oldest.span_ms)} ({oldest.who})."
+    return Check(Level.WARN, "transactions", found, "It keeps dead rows from being cleaned away; end it.")
+
+
+def settings(unknown: tuple[tuple[str, str], ...]) -> Check:
+    if not unknown:
+        return Check(Level.OK, "settings", "Every name is known.")
+    found = "; ".join(f"nothing reads {name}, the nearest name is {nearest}" for name, nearest in unknown)
+    return Check(Level.WARN, "settings", f"{found[0].upper()}{found[1:]}.", "Correct or remove it.")
+
+
+async def runs(app: Stepfast) -> Check:
+    """Whether every run that has not ended is ready, held by a living worker, or waits for something that can come."""
+    findings = await app.findings()
+    if not findings:
+        return Check(Level.OK, "runs", "Every open run can go on.")
+    named = "; ".join(f"run {finding.run_id}: {finding.detail}" for finding in findings[:NAMED])
+    more = f" and {len(findings) - NAMED} more" if len(findings) > NAMED else ""
+    return Check(Level.FAIL, "runs", f"{named}{more}.", "See `stepfast runs why RUN`, and report it: it is a fault.")
+
+
+async def workers(app: Stepfast) -> Check:
+    alive = await living_workers(app)
+    if alive:
+        return Check(Level.OK, "workers", f"{len(alive)} alive.")
+    if not await app.queues.list():
+        return Check(Level.OK, "workers", "None is alive, and no run is open.")
+    return Check(Level.WARN, "workers", "None is alive, and runs are open.", "Start one with `stepfast worker`.")
+
+
+async def queues(app: Stepfast) -> Check:
+    served = {queue for worker in await living_workers(app) for queue in worker.queues}
+    alone = [view for view in await app.queues.list() if view.ready and view.queue not in served]
+    if not alone:
+        return Check(Level.OK, "queues", "Each with ready runs has a worker.")
+    found = ", ".join(f"{view.queue} ({view.ready} ready)" for view in alone)
+    names = ",".join(view.queue for view in alone)
+    next_step = f"Start one with `stepfast worker --queues {names}`."
+    return Check(Level.WARN, "queues", f"No worker serves {found}.", next_step)
+
+
+async def codes(app: Stepfast) -> Check:
+    """Whether the pending runs are of code that a living worker has; looks at the newest of them."""
+    known = {code for worker in await living_workers(app) for code in worker.codes}
+    pending = await app.runs(state=RunState.PENDING, limit=SAMPLED_RUNS)
+    wanted = Counter(view.workflow if view.kind == "step" else f"{view.workflow}@{view.version}" for view in pending)
+    missing = {code: number for code, number in sorted(wanted.items()) if code not in known}
+    if not missing:
+        return Check(Level.OK, "codes", "A worker has the code of every pending run.")
+    found = ", ".join(f"{code} ({number} pending)" for code, number in missing.items())
+    return Check(Level.WARN, "codes", f"No worker has {found}.", "Start one whose app has it, or cancel the runs.")
+
+
+async def suspects(app: Stepfast) -> Check:
+    number = sum(view.suspects for view in await app.queues.list())
+    if not number:
+        return Check(Level.OK, "suspects", "No open run has lost a worker.")
+    found = f"{number} open runs have lost a worker while it held them."
+    return Check(Level.WARN, "suspects", found, "Look into the logs of the workers that died.")

@@ -1,0 +1,77 @@
+"""The groups of commands: each by what it is about, with its commands by name and summary."""
+
+from __future__ import annotations
+
+import click
+
+from stepfast.cli.groups import Entry, LazyGroup
+
+RUNS = {
+    "list": Entry("stepfast.cli.runs_listing:list_runs", "A page of runs, newest first."),
+    "show": Entry("stepfast.cli.runs_showing:show", "One run with its steps."),
+    "events": Entry("stepfast.cli.runs_showing:events", "The history of a run."),
+    "watch": Entry("stepfast.cli.runs_showing:watch", "The events of a run as they come, until it ends."),
+    "why": Entry("stepfast.cli.runs_showing:why", "What a run waits for, and who or what can move it."),
+    "start": Entry("stepfast.cli.runs_starting:start", "Start a run of a workflow."),
+    "execute": Entry("stepfast.cli.runs_starting:execute", "Execute a run here and now."),
+    "signal": Entry("stepfast.cli.runs_starting:signal", "Send a named value to a run."),
+    "cancel": Entry("stepfast.cli.runs_changing:cancel", "End runs now."),
+    "pause": Entry("stepfast.cli.runs_changing:pause", "Let no further step of runs begin."),
+    "resume": Entry("stepfast.cli.runs_changing:resume", "Let paused runs go on."),
+    "retry": Entry("stepfast.cli.runs_changing:retry", "Let failed runs go on without the failure that ended them."),
+    "rerun": Entry("stepfast.cli.runs_changing:rerun", "Let ended runs start over, from a step or the beginning."),
+}
+
+
+@click.group(cls=LazyGroup, entries=RUNS)
+def runs() -> None:
+    """List, watch, start and change runs.
+
+    A run is named by its id, or by the first digits of it, eight or more, if no other run's id begins so.
+    """
+
+
+DEAD_LETTERS = {
+    "list": Entry("stepfast.cli.dead_letters:list_letters", "A page of dead letters, newest run first."),
+    "show": Entry("stepfast.cli.dead_letters:show", "One dead letter."),
+    "replay": Entry("stepfast.cli.dead_letters:replay", "Let the runs go on without the failure that ended them."),
+    "discard": Entry("stepfast.cli.dead_letters:discard", "Put dead letters aside; the runs stay failed."),
+}
+
+
+@click.group(cls=LazyGroup, entries=DEAD_LETTERS)
+def dead_letters() -> None:
+    """Runs that failed for good and that no other run waits for: look, replay, discard."""
+
+
+QUEUES = {
+    "list": Entry("stepfast.cli.queues:list_queues", "Every queue that has open runs or a worker."),
+    "show": Entry("stepfast.cli.queues:show", "One queue, with the workers that serve it."),
+}
+
+
+@click.group(cls=LazyGroup, entries=QUEUES)
+def queues() -> None:
+    """The queues that have open runs or a worker; they are shared by all tenants."""
+
+
+WORKERS = {
+    "list": Entry("stepfast.cli.workers:list_workers", "The workers that are alive, and those that died lately."),
+    "show": Entry("stepfast.cli.workers:show", "One worker: what it serves, and when it was last heard of."),
+}
+
+
+@click.group(cls=LazyGroup, entries=WORKERS)
+def workers() -> None:
+    """The workers that are alive, and those that died lately; they serve all tenants."""
+
+
+WORKFLOWS = {
+    "check": Entry("stepfast.cli.workflows_check:check", "Whether the app's code fits the runs that are open."),
+    "list": Entry("stepfast.cli.workflows:list_workflows", "The workflows of the app, and of the workers alive."),
+}
+
+
+@click.group(cls=LazyGroup, entries=WORKFLOWS)
+def workflows() -> None:
+    """The workflows of an app, and who can execute them."""

@@ -1,0 +1,55 @@
+"""`stepfast run`: a workflow of a file, here and now, with its result on stdout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from stepfast.app import Stepfast
+from stepfast.cli.arguments import arguments_of
+from stepfast.cli.awaiting import result_of
+from stepfast.cli.client import Client
+from stepfast.cli.loading import load_workflow
+from stepfast.cli.options import common_options
+from stepfast.cli.printing import print_json, say
+
+
+@click.command()
+@common_options("database", "tenant", "timeout", "debug")
+@click.option("--key", metavar="KEY", help="What makes this run one of a kind; a second time its result is printed.")
+@click.option("--queue", metavar="NAME", help="The queue of the run. [that of the workflow]")
+@click.argument("target", metavar="FILE[:WORKFLOW]")
+@click.argument("text", metavar="[JSON]", required=False)
+def run(
+    database: str | None,
+    tenant: str | None,
+    all_tenants: bool,
+    timeout: str | None,
+    key: str | None,
+    queue: str | None,
+    target: str,
+    text: str | None,
+) -> None:
+    """Run a workflow of a file here and now, and print its result as JSON.
+
+    Of the JSON an array is positional, an object keywords, anything else the single argument; `@file.json` reads a
+    file, `-` reads stdin. The run is durable: when this command is stopped, `stepfast runs execute` or any worker that
+    has the workflow goes on with it.
+    """
+    client = Client(database, None, tenant, all_tenants, "json", timeout)
+    app, workflow = load_workflow(target)
+    if database is not None:
+        app.database = database
+    arguments = arguments_of(workflow, text)
+    options = {"tenant": client.one_tenant, "key": key, "queue": queue}
+
+    async def work(app: Stepfast) -> Any:
+        handle = await app.start(workflow, *arguments.args, **options, **arguments.kwargs)
+        return await result_of(handle, workflow)
+
+    try:
+        print_json(client.perform_on(app, work))
+    except KeyboardInterrupt:
+        say("The run was given back to the line; a worker that has its workflow goes on with it.")
+        raise

@@ -1,0 +1,95 @@
+"""`stepfast runs cancel`, `pause`, `resume`, `retry` and `rerun`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import click
+
+from stepfast.app import Stepfast
+from stepfast.bulk import BulkAnswer
+from stepfast.cli.changing import Action, Choice, change, choice_options
+from stepfast.cli.client import Client, with_client
+from stepfast.cli.filters import COMMAND_FILTERS, command_filters
+from stepfast.kernel.commands import Changed
+from stepfast.kernel.errors import Invalid
+
+version_option = click.option("--version", type=click.IntRange(1), help="Go on with this version of the workflow.")
+
+
+@click.command()
+@with_client
+@command_filters
+@choice_options
+def cancel(client: Client, **given: Any) -> None:
+    """End runs now: steps under way are cut short, children are cancelled."""
+    _change(client, "cancel", "cancelled", given)
+
+
+@click.command()
+@with_client
+@command_filters
+@choice_options
+def pause(client: Client, **given: Any) -> None:
+    """Let no further step of runs begin; those under way are recorded first."""
+    _change(client, "pause", "paused", given)
+
+
+@click.command()
+@with_client
+@command_filters
+@choice_options
+def resume(client: Client, **given: Any) -> None:
+    """Let paused runs go on."""
+    _change(client, "resume", "resumed", given)
+
+
+@click.command()
+@with_client
+@click.option("--step", metavar="STEP", help="Go on from this failed step: its number, address, or name if it is one.")
+@version_option
+@command_filters
+@choice_options
+def retry(client: Client, step: str | None, version: int | None, **given: Any) -> None:
+    """Let failed runs go on, as a new generation, without the failure that ended them."""
+    _change(client, "retry", "retried", given, {"step": step} if step else {}, version)
+
+
+@click.command()
+@with_client
+@click.option("--from", "from_step", metavar="STEP", help="Keep what came before this step: its number, address, name.")
+@version_option
+@command_filters
+@choice_options
+def rerun(client: Client, from_step: str | None, version: int | None, **given: Any) -> None:
+    """Let ended runs start over, as a new generation, from a step or from the beginning."""
+    _change(client, "rerun", "rerun", given, {"from_step": from_step} if from_step else {}, version)
+
+
+def _change(
+    client: Client,
+    name: str,
+    done: str,
+    given: dict[str, Any],
+    step: dict[str, str] | None = None,
+    version: int | None = None,
+) -> None:
+    choice = Choice.taken_from(given, COMMAND_FILTERS)
+    if step and not choice.runs:
+        raise Invalid(
+            f"A step is named, but no run. Name the run, or leave --{'from' if name == 'rerun' else 'step'} out."
+        )
+    said = {"reason": given["reason"], "actor": given["asked_by"]} | ({"version": version} if version else {})
+
+    async def one(app: Stepfast, run_id: str, key: str | None) -> Changed:
+        handle = app.get(run_id, tenant=client.tenant)
+        changed: Changed = await getattr(handle, name)(key=key, **said, **(step or {}))
+        return changed
+
+    def pages(app: Stepfast, key: str | None) -> AsyncIterator[BulkAnswer]:
+        where = {**choice.filters, "tenant": client.tenant}
+        walk = {"limit": given["limit"], "cursor": given["cursor"], "dry_run": choice.dry_run}
+        return app.change_pages(name, where, key=key, **said, **walk)
+
+    change(client, Action(name, done, name, one, pages), choice)

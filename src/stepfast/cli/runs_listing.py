@@ -1,0 +1,89 @@
+"""`stepfast runs list`: pages of runs, newest first."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stepfast.app import Stepfast
+from stepfast.cli.client import Client, with_client
+from stepfast.cli.filters import page_options, run_filters
+from stepfast.cli.printing import UNCUT, console, moment, print_json, print_table, say, table_of, took
+from stepfast.cli.shapes import page_object, run_object
+from stepfast.kernel.errors import Invalid
+from stepfast.kernel.views import RunView
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+PAGE = 50
+LOOK_EVERY_S = 1.0
+
+Read = Callable[[Stepfast], Awaitable[list[RunView]]]
+
+
+@click.command("list")
+@with_client
+@run_filters
+@page_options(PAGE)
+@click.option("--watch", is_flag=True, help="Show the page anew every second, until Ctrl-C.")
+def list_runs(client: Client, limit: int, cursor: str | None, watch: bool, **filters: Any) -> None:
+    """A page of runs, newest first."""
+
+    async def read(app: Stepfast) -> list[RunView]:
+        # One more than asked for tells whether there is a next page.
+        return await app.runs(**filters, tenant=client.tenant, limit=limit + 1, cursor=cursor)
+
+    if watch:
+        _watch(client, read, limit)
+    found = client.perform(read)
+    views, next_cursor = found[:limit], found[limit - 1].run_id if len(found) > limit else None
+    if client.is_json:
+        print_json(page_object(map(run_object, views), next_cursor))
+    elif views:
+        print_table(_head(client), _rows(client, views))
+    else:
+        say("No runs.")
+    if next_cursor and not client.is_json:
+        say(f"There are more: --cursor {next_cursor}")
+
+
+def _watch(client: Client, read: Read, limit: int) -> None:
+    """Show the page until somebody, or the timeout, puts an end to it."""
+    if client.is_json:
+        raise Invalid("--watch is for people; for programs `stepfast runs watch RUN -o json` follows a run.")
+
+    async def keep_showing(app: Stepfast) -> None:
+        from rich.live import Live
+
+        shown_on = console(width=None if sys.stdout.isatty() else UNCUT)
+        with Live(console=shown_on, auto_refresh=False) as live:
+            while True:
+                live.update(_table(client, (await read(app))[:limit]), refresh=True)
+                await asyncio.sleep(LOOK_EVERY_S)
+
+    client.perform(keep_showing)
+
+
+def _table(client: Client, views: Sequence[RunView]) -> Table:
+    return table_of(_head(client), _rows(client, views))
+
+
+def _head(client: Client) -> tuple[str, ...]:
+    tenant = ("tenant",) if client.tenant is None else ()
+    return ("run", *tenant, "workflow", "state", "queue", "queued", "took")
+
+
+def _rows(client: Client, views: Sequence[RunView]) -> list[tuple[object, ...]]:
+    return [_row(view, with_tenant=client.tenant is None) for view in views]
+
+
+def _row(view: RunView, with_tenant: bool) -> tuple[object, ...]:
+    lasted = None if view.ended_at is None else view.ended_at - view.queued_at
+    tenant = (view.tenant,) if with_tenant else ()
+    workflow = f"{view.workflow}@{view.version}"
+    return (view.run_id, *tenant, workflow, view.state, view.queue, moment(view.queued_at), took(lasted))

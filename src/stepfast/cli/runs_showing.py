@@ -1,0 +1,161 @@
+"""`stepfast runs show`, `events`, `watch` and `why`: one run from near."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import click
+
+from stepfast.app import Stepfast
+from stepfast.cli.client import Client, with_client
+from stepfast.cli.filters import page_options
+from stepfast.cli.following import follow
+from stepfast.cli.printing import moment, print_facts, print_json, print_table, say, shortened, took, visible
+from stepfast.cli.shapes import error_line, event_object, page_object, run_object
+from stepfast.kernel.reasons import Why
+from stepfast.kernel.states import RunState
+from stepfast.kernel.views import EventView, RunView, StepView
+
+SHOWN_STEPS = 100
+PAGE = 1_000
+
+
+@click.command()
+@with_client
+@click.argument("run")
+def show(client: Client, run: str) -> None:
+    """One run with its steps; `-o json` has its input, values and errors whole."""
+
+    async def read(app: Stepfast) -> tuple[RunView, list[StepView]]:
+        handle = await client.handle(app, run)
+        return await handle.info(), await handle.steps()
+
+    view, steps = client.perform(read)
+    if client.is_json:
+        print_json(run_object(view, steps))
+        return
+    print_facts(_facts(view))
+    if steps:
+        click.echo()
+        _print_steps(steps)
+
+
+@click.command()
+@with_client
+@click.argument("run")
+@click.option("--after", type=click.IntRange(0), default=0, help="Events after this number. [0]")
+@page_options(PAGE)
+def events(client: Client, run: str, after: int, limit: int, cursor: str | None) -> None:
+    """The history of a run, oldest first."""
+    begin = max(after, _number(cursor))
+
+    async def read(app: Stepfast) -> list[EventView]:
+        return await (await client.handle(app, run)).history(after=begin, limit=limit + 1)
+
+    found = client.perform(read)
+    shown, next_cursor = found[:limit], str(found[limit - 1].seq) if len(found) > limit else None
+    if client.is_json:
+        print_json(page_object(map(event_object, shown), next_cursor))
+        return
+    head = ("seq", "at", "event", "step", "attempt", "actor", "data")
+    print_table(head, [_event_row(event) for event in shown])
+    if next_cursor:
+        say(f"There are more: --cursor {next_cursor}")
+
+
+@click.command()
+@with_client
+@click.argument("run")
+@click.option("--after", type=click.IntRange(0), default=0, help="Events after this number. [0]")
+def watch(client: Client, run: str, after: int) -> None:
+    """The events of a run as they come, until it ends; with `-o json` one object a line."""
+
+    async def stream(app: Stepfast) -> RunState:
+        handle = await client.handle(app, run)
+        async for event in follow(handle, after):
+            click.echo(json.dumps(event_object(event)) if client.is_json else event_line(event))
+        return (await handle.info()).state
+
+    say(f"The run is {client.perform(stream)}.")
+
+
+@click.command()
+@with_client
+@click.argument("run")
+def why(client: Client, run: str) -> None:
+    """What a run waits for, and who or what can move it."""
+
+    async def read(app: Stepfast) -> Why:
+        return await (await client.handle(app, run)).why()
+
+    answer = client.perform(read)
+    if client.is_json:
+        print_json({**answer._asdict(), "reasons": [reason._asdict() for reason in answer.reasons]})
+        return
+    for line in str(answer).splitlines():
+        click.echo(visible(line))
+
+
+def event_line(event: EventView) -> str:
+    """An event on one line."""
+    parts = (f"{event.seq:>4}", moment(event.at), f"{event.type:<15}", event.step, _attempt(event), event.data)
+    return visible("  ".join(part for part in parts if part)).rstrip()
+
+
+def _attempt(event: EventView) -> str | None:
+    return f"attempt {event.attempt}" if event.attempt and event.attempt > 1 else None
+
+
+def _event_row(event: EventView) -> tuple[object, ...]:
+    return (event.seq, moment(event.at), event.type, event.step, event.attempt, event.actor, event.data)
+
+
+def _facts(view: RunView) -> dict[str, object]:
+    lasted = None if view.ended_at is None else took(view.ended_at - view.queued_at)
+    return {
+        "run": view.run_id,
+        "tenant": view.tenant,
+        "workflow": f"{view.workflow}@{view.version}",
+        "state": view.state,
+        "generation": view.generation if view.generation > 1 else None,
+        "queue": view.queue,
+        "priority": view.priority or None,
+        "queued": moment(view.queued_at),
+        "ended": f"{moment(view.ended_at)} (took {lasted})" if view.ended_at else None,
+        "worker": view.worker_id,
+        "crashes": view.crashes or None,
+        "key": view.key,
+        "actor": view.actor,
+        "parent": view.parent_id,
+        "correlation id": view.correlation_id,
+        "thread id": view.thread_id,
+        "subject": view.subject,
+        "metadata": view.metadata,
+        "input": view.input,
+        "result": view.value,
+        "error": error_line(view.error),
+    }
+
+
+def _print_steps(steps: Sequence[StepView]) -> None:
+    shown = steps[-SHOWN_STEPS:]
+    if len(shown) < len(steps):
+        say(f"The last {SHOWN_STEPS} of {len(steps):,} records; `-o json` has all.")
+    head = ("seq", "step", "kind", "state", "attempt", "took", "value or error")
+    print_table(head, [_step_row(step) for step in shown])
+
+
+def _step_row(step: StepView) -> tuple[object, ...]:
+    state = step.state if step.superseded_by is None else f"{step.state}, superseded"
+    answer = error_line(step.error) or step.value
+    lasted = took(step.ended_at - step.started_at)
+    return (step.seq, step.call.address, step.kind, state, step.attempt, lasted, shortened(answer))
+
+
+def _number(cursor: str | None) -> int:
+    if cursor is None:
+        return 0
+    if not cursor.isdecimal():
+        raise click.BadParameter(f"{cursor!r} is no cursor of this command; it gives numbers.", param_hint="--cursor")
+    return int(cursor)

@@ -1,0 +1,84 @@
+"""`stepfast workflows check`: whether the code at hand fits the runs that are open, before it is deployed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from stepfast.app import Stepfast
+from stepfast.checks import CheckedRun, CheckReport
+from stepfast.cli.client import Client, with_client
+from stepfast.cli.exits import ERROR
+from stepfast.cli.printing import print_json, print_table, say
+from stepfast.workflows.fitting import Verdict
+
+ADVICE = {
+    Verdict.ADDED_STEP: "see that the code still comes to what was recorded behind it",
+    Verdict.MISMATCH: "keep the recorded calls, or give the changed workflow a new version",
+    Verdict.UNKNOWN_CODE: "keep this version in the code until its runs have ended",
+}
+
+
+@click.command()
+@with_client
+def check(client: Client) -> None:
+    """Replay every open run with the app's code, in memory, and say which would not go on.
+
+    Run it with the new code against the database in use, before a deploy. It writes nothing and runs no step. The exit
+    code is 1 when a run would have to wait for other code.
+    """
+
+    async def read(app: Stepfast) -> CheckReport:
+        return await app.check(client.tenant)
+
+    report = client.perform(read, needs_code=True)
+    if client.is_json:
+        print_json(_report_object(report))
+    else:
+        _tell(report)
+    if not report.is_safe:
+        click.get_current_context().exit(ERROR)
+
+
+def _tell(report: CheckReport) -> None:
+    if report.runs:
+        head = ("run", "workflow", "state", "verdict", "step", "what to do")
+        print_table(head, [_row(checked) for checked in report.runs])
+        for checked in report.runs:
+            if checked.breaks:
+                say(f"{checked.run_id}: {checked.fit.detail}")
+    for unsafe in report.unsafe:
+        say(str(unsafe))
+    say(f"{report.checked} open runs checked, {report.breaking} would not go on with this code.")
+
+
+def _row(checked: CheckedRun) -> tuple[object, ...]:
+    fit = checked.fit
+    what = ADVICE[fit.verdict] if checked.breaks or fit.is_good else "nothing: it belongs to another app"
+    return (checked.run_id, f"{checked.workflow}@{checked.version}", checked.state, fit.verdict, fit.step, what)
+
+
+def _report_object(report: CheckReport) -> dict[str, Any]:
+    return {
+        "checked": report.checked,
+        "breaking": report.breaking,
+        "verdicts": {verdict: report.verdicts.get(verdict, 0) for verdict in Verdict},
+        "runs": [_run_object(checked) for checked in report.runs],
+        "unsafe": [unsafe._asdict() for unsafe in report.unsafe],
+    }
+
+
+def _run_object(checked: CheckedRun) -> dict[str, Any]:
+    fit = checked.fit
+    return {
+        "run_id": checked.run_id,
+        "tenant": checked.tenant,
+        "workflow": checked.workflow,
+        "version": checked.version,
+        "state": checked.state,
+        "verdict": fit.verdict,
+        "step": fit.step,
+        "detail": fit.detail,
+        "breaks": checked.breaks,
+    }

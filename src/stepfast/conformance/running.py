@@ -1,0 +1,31 @@
+"""What the suites have in common: tests that need no plugin, and a way to say what must be refused."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, ParamSpec
+
+P = ParamSpec("P")
+
+
+def in_a_loop(method: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """A test that has an event loop of its own."""
+
+    @functools.wraps(method)
+    def test(*args: P.args, **kwargs: P.kwargs) -> None:
+        asyncio.run(method(*args, **kwargs))
+
+    return test
+
+
+@contextmanager
+def refused(error: type[Exception], what: object) -> Iterator[None]:
+    """Fail unless the code within raises this error."""
+    try:
+        yield
+    except error:
+        return
+    raise AssertionError(f"{what!r} was not refused with {error.__name__}.")

@@ -1,0 +1,89 @@
+"""Commands as people give them: checked, and made into what a store carries out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from stepfast.kernel.commands import Cancel, Changed, Command, Pause, Request, Rerun, Resume, RetryRun
+from stepfast.kernel.errors import Invalid, StepfastError
+from stepfast.kernel.ids import RunId
+from stepfast.kernel.texts import check_optional_text, check_text
+from stepfast.workflows.functions import MAX_VERSION
+
+ACTIONS = ("cancel", "pause", "resume", "retry", "rerun")
+
+
+class Asked(NamedTuple):
+    """A command, and who gives it and why; `key` makes sure that it is carried out once."""
+
+    command: Command
+    key: str | None = None
+    reason: str | None = None
+    actor: str | None = None
+
+    def of(self, run_id: RunId, tenant: str | None) -> Request:
+        """The same for one run; a tenant reaches its own runs only, None reaches all."""
+        return Request(run_id, self.command, tenant, self.actor, self.reason, self.key)
+
+    def of_one_among_many(self, run_id: RunId, tenant: str | None) -> Request:
+        """The same for one of several runs: each needs a key of its own."""
+        request = self.of(run_id, tenant)
+        return request if self.key is None else request._replace(key=f"{self.key}/{run_id}")
+
+
+def asked(command: Command, key: str | None, reason: str | None, actor: str | None) -> Asked:
+    """A command with what its caller said, refused if a store could not keep it."""
+    return Asked(
+        command,
+        check_optional_text("key", key),
+        check_optional_text("reason", reason),
+        check_optional_text("actor", actor),
+    )
+
+
+def retry_command(step: str | int | None, version: int | None) -> RetryRun:
+    return RetryRun(_check_step("step", step), _check_version(version))
+
+
+def rerun_command(from_step: str | int | None, version: int | None) -> Rerun:
+    return Rerun(_check_step("from_step", from_step), _check_version(version))
+
+
+def command_named(action: str, version: int | None) -> Command:
+    """The command that an action's name stands for, for any number of runs."""
+    if version is not None and action not in ("retry", "rerun"):
+        raise Invalid(f"version is {version!r}, but only retry and rerun take one; leave it out for {action}.")
+    match action:
+        case "cancel":
+            return Cancel()
+        case "pause":
+            return Pause()
+        case "resume":
+            return Resume()
+        case "retry":
+            return retry_command(None, version)
+        case "rerun":
+            return rerun_command(None, version)
+        case _:
+            raise Invalid(f"The action is {action!r}; allowed are {', '.join(ACTIONS)}.")
+
+
+def changed_or_raise(answers: Sequence[Changed | StepfastError]) -> Changed:
+    """The answer to a single command; a refusal is raised."""
+    [answer] = answers
+    if isinstance(answer, StepfastError):
+        raise answer
+    return answer
+
+
+def _check_step(what: str, step: str | int | None) -> str | None:
+    return None if step is None else check_text(what, str(step))
+
+
+def _check_version(version: object) -> int | None:
+    if version is None:
+        return None
+    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= MAX_VERSION:
+        raise Invalid(f"version is {version!r}; use a whole number from 1 on.")
+    return version

@@ -1,0 +1,116 @@
+"""Dead letters: runs out of attempts that no other run awaits, to be looked at, replayed or put aside."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from stepfast.base import AppBase
+from stepfast.bulk import BulkAnswer, change_pages, pages_of_letters, summed
+from stepfast.control import Asked, asked, changed_or_raise, retry_command
+from stepfast.filters import letter_filter, place
+from stepfast.kernel.commands import Changed, Discard
+from stepfast.kernel.errors import NotFound
+from stepfast.kernel.ids import parse_run_id
+from stepfast.kernel.views import LetterFilter, LetterView
+
+Views = list[LetterView]
+
+
+class DeadLetters:
+    """The dead letters on an app's store.
+
+    Filters are `workflow`, `step` (its address, like `charge#1`), `error_type` (`module:name`), `tenant` and
+    `recorded_after`. Those that somebody has replayed or discarded are left out unless `resolved`.
+    """
+
+    def __init__(self, app: AppBase) -> None:
+        self._app = app
+
+    async def list(
+        self, /, *, resolved: bool = False, limit: int = 100, cursor: str | None = None, **filters: Any
+    ) -> Views:
+        """A page of dead letters, newest run first; the run id of the last one is the cursor of the next page."""
+        where = letter_filter(**filters)._replace(resolved=resolved, limit=limit, before=place(cursor))
+        return await self._app._open_parts().store.dead_letters(where)
+
+    async def get(self, run_id: str, *, tenant: str | None = None) -> LetterView:
+        """The newest dead letter of a run, also one that somebody has seen to."""
+        where = LetterFilter(tenant=tenant, run_id=parse_run_id(run_id), resolved=True)
+        letters = await self._app._open_parts().store.dead_letters(where)
+        if not letters:
+            raise NotFound(f"Run {run_id} is no dead letter. List those with `stepfast dead-letters list`.")
+        return max(letters, key=lambda letter: letter.generation)
+
+    async def replay(
+        self,
+        run_id: str,
+        *,
+        version: int | None = None,
+        tenant: str | None = None,
+        key: str | None = None,
+        reason: str | None = None,
+        actor: str | None = None,
+    ) -> Changed:
+        """Let the run go on, as a new generation, without the failure that ended it."""
+        return await self._change(run_id, tenant, asked(retry_command(None, version), key, reason, actor))
+
+    async def discard(
+        self,
+        run_id: str,
+        *,
+        tenant: str | None = None,
+        key: str | None = None,
+        reason: str | None = None,
+        actor: str | None = None,
+    ) -> Changed:
+        """Put a dead letter aside: the run stays failed, and leaves the list."""
+        return await self._change(run_id, tenant, asked(Discard(), key, reason, actor))
+
+    async def replay_many(self, /, *, version: int | None = None, **options: Any) -> BulkAnswer:
+        """Replay all that fit the filters; takes what `replay_pages` takes."""
+        return await summed(self.replay_pages(version=version, **options))
+
+    async def discard_many(self, /, **options: Any) -> BulkAnswer:
+        """Discard all that fit the filters; takes what `discard_pages` takes."""
+        return await summed(self.discard_pages(**options))
+
+    def replay_pages(
+        self,
+        /,
+        *,
+        version: int | None = None,
+        key: str | None = None,
+        reason: str | None = None,
+        actor: str | None = None,
+        **options: Any,
+    ) -> AsyncIterator[BulkAnswer]:
+        """Replay all that fit the filters, up to 500 in a commit, answering page by page.
+
+        `limit` bounds how many; `dry_run` changes nothing; `cursor` goes on where an earlier answer ended.
+        """
+        return self._pages(asked(retry_command(None, version), key, reason, actor), **options)
+
+    def discard_pages(
+        self, /, *, key: str | None = None, reason: str | None = None, actor: str | None = None, **options: Any
+    ) -> AsyncIterator[BulkAnswer]:
+        """Discard all that fit the filters; the same otherwise."""
+        return self._pages(asked(Discard(), key, reason, actor), **options)
+
+    def _pages(
+        self,
+        command: Asked,
+        *,
+        limit: int | None = None,
+        cursor: str | None = None,
+        dry_run: bool = False,
+        **filters: Any,
+    ) -> AsyncIterator[BulkAnswer]:
+        parts = self._app._open_parts()
+        pages = pages_of_letters(parts.store, letter_filter(**filters))
+        return change_pages(parts, pages, command, before=place(cursor), limit=limit, dry_run=dry_run)
+
+    async def _change(self, run_id: str, tenant: str | None, command: Asked) -> Changed:
+        letter = await self.get(run_id, tenant=tenant)
+        parts = self._app._open_parts()
+        return changed_or_raise(await parts.change([command.of(letter.run_id, tenant)]))

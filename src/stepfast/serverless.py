@@ -1,0 +1,183 @@
+"""The serverless host: functions that are called for one run, or now and then, and live no longer than the call."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from stepfast.base import AppBase
+from stepfast.kernel.errors import Invalid
+from stepfast.kernel.ids import parse_run_id
+from stepfast.kernel.states import ENDED, RunState
+from stepfast.kernel.views import OutcomeView, WorkerView
+from stepfast.log import Log
+from stepfast.parts import Parts
+from stepfast.worker.upkeep import UpkeepLoop
+from stepfast.worker.worker import Worker
+
+log = Log("serverless")
+
+# A live worker whose heartbeat failed sends the next one after a tenth of its interval.
+SETTLING_BEATS = 0.2
+
+
+class Handled(StrEnum):
+    """What came of a run that was handled: `suspended` will be heard of again, the others will not."""
+
+    COMPLETED = "completed"
+    SUSPENDED = "suspended"
+    FAILED = "failed"
+
+
+class Processed(NamedTuple):
+    """How many runs were taken up, and how many of them came to a good or a bad end; the rest wait."""
+
+    processed: int
+    succeeded: int
+    failed: int
+
+
+class UpkeepDone(NamedTuple):
+    """What an upkeep pass did.
+
+    `claimed` is 0: runs that are due become claimable by themselves, and `process_available` takes them.
+    `suspended_checked` are waiting runs that were seen to: past their deadline, or left without a parent.
+    `stale_released` are runs of dead workers that went back to the line, or failed for good. `events_published` is 0:
+    there are no sinks to publish to.
+    """
+
+    claimed: int
+    suspended_checked: int
+    stale_released: int
+    events_published: int
+
+
+class Serverless:
+    """Opens the app for each call unless it is open, and leaves nothing running behind."""
+
+    def __init__(self, app: AppBase) -> None:
+        self._app = app
+
+    async def handle(self, run_id: str) -> Handled:
+        """Execute one run until it ends or waits; called again for the same run, it answers the same.
+
+        A run that somebody else holds, that waits or that is not due is `suspended`; one that was cancelled is
+        `completed`: there is nothing left to do.
+        """
+        async with self._opened() as parts:
+            run = parts.handle(parse_run_id(run_id), known_here=False)
+            if (await run.info()).state not in ENDED:
+                await parts.execute(parse_run_id(run_id))
+            return _handled((await run.info()).state)
+
+    async def process_available(self, max_runs: int = 100) -> Processed:
+        """Take up to so many runs that are ready, and execute each until it ends or waits."""
+        ends: Counter[RunState] = Counter()
+
+        def note(outcome: OutcomeView) -> None:
+            ends[outcome.state] += 1
+
+        async with self._opened() as parts:
+            settings = replace(self._app._settings, max_runs=max_runs)
+            worker = await parts.add_worker(settings, ended=note)
+            try:
+                await _until_done(worker)
+            finally:
+                await parts.remove_worker(worker, None)
+        failed = ends[RunState.FAILED]
+        return Processed(worker.stats().runs_processed, ends.total() - failed, failed)
+
+    async def upkeep(self) -> UpkeepDone:
+        """Make one pass that looks after what dead workers left behind; call it once a minute or so."""
+        async with self._opened() as parts:
+            settings, clock = self._app._settings, self._app._clock
+            if await _somebody_is_silent(parts):
+                # A database that was away makes everybody look dead: those who live get the time to say so.
+                await clock.sleep(round(settings.heartbeat_ms * SETTLING_BEATS))
+            upkeep = UpkeepLoop(parts.store, clock, settings.upkeep_ms, settings.max_crashes)
+            upkeep.change = parts.change
+            report = await upkeep.make_pass()
+        if report is None:
+            return UpkeepDone(0, 0, 0, 0)
+        stale = len(report.returned) + len(report.failed)
+        return UpkeepDone(0, len(report.overdue) + len(report.unjoined), stale, 0)
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[Parts]:
+        app = self._app
+        opened_here = app._parts is None
+        parts = app._parts or await app._open_store()
+        try:
+            yield parts
+        finally:
+            if opened_here:
+                await app.close()
+
+
+def lambda_handler(app: AppBase) -> Callable[[Mapping[str, Any], object], dict[str, Any]]:
+    """A handler for AWS Lambda: `handler = lambda_handler(app)`.
+
+    It takes `{"run_id": "..."}`, and batches of queue messages (`Records`) whose body is that, or the run id alone. Of
+    a batch, messages that could not be handled are named in `batchItemFailures` and come again; a run that failed is
+    handled.
+    """
+    host = Serverless(app)
+
+    def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
+        if "Records" in event:
+            return asyncio.run(_handle_batch(host, event["Records"]))
+        return {"result": str(asyncio.run(host.handle(_run_id_in(event))))}
+
+    return handler
+
+
+async def _handle_batch(host: Serverless, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    failures = []
+    for record in records:
+        try:
+            await host.handle(_run_id_in(record.get("body")))
+        except Exception:
+            log.exception("message_not_handled", message_id=record.get("messageId"))
+            failures.append({"itemIdentifier": record.get("messageId")})
+    return {"batchItemFailures": failures}
+
+
+def _run_id_in(message: object) -> str:
+    if isinstance(message, str) and message.lstrip().startswith("{"):
+        message = json.loads(message)
+    run_id = message.get("run_id") if isinstance(message, Mapping) else message
+    if not isinstance(run_id, str):
+        raise Invalid(f"The message {message!r} names no run: send a run id, or an object with `run_id`.")
+    return run_id
+
+
+async def _until_done(worker: Worker) -> None:
+    """Until nothing is ready and nothing held, or the worker has taken as many runs as it may."""
+    drained, spent = (asyncio.ensure_future(event.wait()) for event in (worker.drained, worker.spent))
+    try:
+        await asyncio.wait({drained, spent}, return_when=asyncio.FIRST_COMPLETED)
+        await worker.finish_all()
+    finally:
+        drained.cancel()
+        spent.cancel()
+
+
+async def _somebody_is_silent(parts: Parts) -> bool:
+    now = await parts.store.now()
+
+    def is_silent(worker: WorkerView) -> bool:
+        return worker.dead_at is None and now - worker.seen_at > worker.lease_ms
+
+    return any(is_silent(worker) for worker in await parts.store.workers())
+
+
+def _handled(state: RunState) -> Handled:
+    if state not in ENDED:
+        return Handled.SUSPENDED
+    return Handled.FAILED if state is RunState.FAILED else Handled.COMPLETED

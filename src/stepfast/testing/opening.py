@@ -1,0 +1,185 @@
+"""Ways to an engine for tests: `async with engine()` in async tests, `with engine()` in the others."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from stepfast.kernel.durations import Duration, span_ms
+from stepfast.kernel.ports import Store
+from stepfast.kernel.retry import Retry
+from stepfast.kernel.views import EventView, RunView, StepView
+from stepfast.runs import Run
+from stepfast.testing.clock import VirtualClock
+from stepfast.testing.crashes import Point, point_of
+from stepfast.testing.engine import Engine
+from stepfast.testing.sinks import CollectingSink
+from stepfast.testing.worker import BY_HAND
+from stepfast.workflows.functions import AnyWorkflow
+
+T = TypeVar("T")
+
+PATIENCE = "10s"
+
+
+def engine(
+    *,
+    database: str | None = None,
+    workflows: Iterable[AnyWorkflow] | None = None,
+    clock: VirtualClock | None = None,
+    sinks: Sequence[CollectingSink] = (),
+    lease: Duration = "30s",
+    retry: Retry | None = None,
+    crash_at: Point | None = None,
+    around: Callable[[Store], Store] = lambda store: store,
+    patience: Duration = PATIENCE,
+) -> Opening:
+    """An engine for a test: a store that is gone afterwards, time that stands still, a worker that waits to be told.
+
+    Without `database` the store is a temporary SQLite file. A given PostgreSQL database goes by the virtual clock while
+    the engine is open, so it must be one that nobody else uses. `workflows` are those that it knows, by default all of
+    the process; `retry` is for steps that name no policy. `crash_at` lets its process die at a point. `around` puts a
+    store of yours around the real one. `patience` is the real time after which a test that hangs fails.
+    """
+    settings = replace(BY_HAND.with_lease(span_ms(lease, "lease")), retry=retry or BY_HAND.retry)
+    options: dict[str, Any] = {
+        "workflows": workflows,
+        "settings": settings,
+        "sinks": sinks,
+        "around": around,
+        "crash": crash_at,
+        "patience_s": span_ms(patience, "patience") / 1_000,
+    }
+    return Opening(database, clock or VirtualClock(), options)
+
+
+def crash_after(point: Point, **options: Any) -> Opening:
+    """An engine whose process dies at a point: after so many store calls, or when a step of that name is recorded.
+
+    What the call did is done, but nobody hears of it, and nothing more is written; a new process takes over when the
+    lease of the dead one is over. It is an error when the point is never reached. Takes the options of `engine`.
+    """
+    opening = engine(crash_at=point, **options)
+    opening.must_crash = point
+    return opening
+
+
+class Opening:
+    """An engine that opens with `async with`, or with `with` for tests without an event loop."""
+
+    def __init__(self, database: str | None, clock: VirtualClock, options: dict[str, Any]) -> None:
+        self._database = database
+        self._clock = clock
+        self._options = options
+        self._open = AsyncExitStack()
+        self._engine: Engine | None = None
+        self._runner: asyncio.Runner | None = None
+        self.must_crash: Point | None = None
+
+    async def __aenter__(self) -> Engine:
+        async with AsyncExitStack() as stack:
+            database = self._database or _temporary(stack)
+            set_time = await _follow(stack, database, self._clock)
+            self._engine = Engine(database, clock=self._clock, set_time=set_time, **self._options)
+            await self._engine.open()
+            stack.push_async_callback(self._engine.close)
+            self._open = stack.pop_all()
+        return self._engine
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._open.aclose()
+        if error is None:
+            self._check_crash()
+
+    def __enter__(self) -> BlockingEngine:
+        self._runner = asyncio.Runner()
+        try:
+            return BlockingEngine(self._runner.run(self.__aenter__()), self._runner)
+        except BaseException:
+            self._runner.close()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._runner is not None
+        with self._runner:
+            self._runner.run(self.__aexit__(kind, error, trace))
+
+    def _check_crash(self) -> None:
+        if self.must_crash is not None and self._engine is not None and not self._engine.crashes:
+            raise AssertionError(
+                f"The crash {point_of(self.must_crash)} never came: the engine made {len(self._engine.store_calls)} "
+                f"store calls. Name a step that is recorded, or a lower number."
+            )
+
+
+class BlockingEngine:
+    """An engine for tests without an event loop: the same names, each of which returns when it is done."""
+
+    def __init__(self, engine: Engine, runner: asyncio.Runner) -> None:
+        self.engine = engine
+        self.clock = engine.clock
+        self._runner = runner
+
+    def wait(self, call: Awaitable[T]) -> T:
+        """The result of anything else that an engine, an app or a run can be asked: `engine.wait(run.history())`."""
+
+        async def wait() -> T:
+            return await call
+
+        return self._runner.run(wait())
+
+    def start(self, workflow: AnyWorkflow | str, /, *args: Any, **options: Any) -> Run[Any]:
+        return self.wait(self.engine.start(workflow, *args, **options))
+
+    def signal(self, run: Run[Any] | str, name: str, value: Any = None, **options: Any) -> None:
+        self.wait(self.engine.signal(run, name, value, **options))
+
+    def run_until_idle(self) -> None:
+        self.wait(self.engine.run_until_idle())
+
+    def run(self, workflow: AnyWorkflow | str, /, *args: Any, **options: Any) -> Any:
+        return self.wait(self.engine.run(workflow, *args, **options))
+
+    def result(self, run: Run[Any] | str) -> Any:
+        return self.wait(self.engine.result(run))
+
+    def info(self, run: Run[Any] | str) -> RunView:
+        return self.wait(self.engine.info(run))
+
+    def steps(self, run: Run[Any] | str) -> list[StepView]:
+        return self.wait(self.engine.steps(run))
+
+    def events(self, run: Run[Any] | str) -> list[EventView]:
+        return self.wait(self.engine.events(run))
+
+
+def _temporary(stack: AsyncExitStack) -> str:
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="stepfast-"))
+    return f"sqlite:///{Path(folder)}/engine.db"
+
+
+async def _follow(stack: AsyncExitStack, database: str, clock: VirtualClock) -> Callable[[], Awaitable[None]]:
+    """How the database learns what time it is; a SQLite file asks the clock by itself."""
+    if urlsplit(database).scheme == "sqlite":
+        return _nothing
+    from stepfast.testing.postgres_time import PostgresTime
+
+    time = PostgresTime(database, clock)
+    await time.open()
+    stack.push_async_callback(time.close)
+    return time.follow
+
+
+async def _nothing() -> None:
+    """Nobody needs to be told."""

@@ -1,0 +1,126 @@
+"""Workers of an app: one to be started and stopped by hand, and the list of all on its store."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+from stepfast.base import AppBase
+from stepfast.kernel.durations import Duration, span_ms
+from stepfast.kernel.errors import Invalid, StepfastError, WorkerNotFound
+from stepfast.kernel.views import WorkerView
+from stepfast.log import Log
+from stepfast.stores.urls import without_password
+from stepfast.worker.settings import WorkerSettings
+from stepfast.worker.worker import Worker, WorkerStats
+
+log = Log("app")
+
+Views = list[WorkerView]
+
+
+class AppWorker:
+    """A worker of an app, from `start` to `stop`; it opens the app for itself if nobody else has."""
+
+    def __init__(self, app: AppBase, settings: WorkerSettings) -> None:
+        self._app = app
+        self._settings = settings
+        self._worker: Worker | None = None
+        self._opened_the_app = False
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def worker_id(self) -> str:
+        """Its id, once it has been started; empty before."""
+        return "" if self._worker is None else self._worker.worker_id
+
+    @property
+    def grace_ms(self) -> int:
+        """How long steps under way may take to finish when it stops."""
+        return self._settings.grace_ms
+
+    @property
+    def drained(self) -> asyncio.Event:
+        """Set while nothing is held and the last claim found nothing."""
+        return self._started().drained
+
+    @property
+    def spent(self) -> asyncio.Event:
+        """Set when the worker has taken as many runs as it may in its life."""
+        return self._started().spent
+
+    async def start(self) -> None:
+        """Announce the worker and begin to claim."""
+        if self._worker is not None:
+            raise StepfastError("This worker was started before. Make another one with `app.worker(...)`.")
+        app = self._app
+        self._opened_the_app = app._parts is None
+        parts = app._parts or await app._open_store()
+        try:
+            self._worker = await parts.add_worker(self._settings)
+        except BaseException:
+            if self._opened_the_app:
+                await app.close()
+            raise
+        served = self._worker.settings
+        log.info(
+            "worker_started",
+            worker_id=self._worker.worker_id,
+            environment=app.environment,
+            database=without_password(app.database),
+            queues=served.queues,
+            codes=app.codes(),
+            concurrency=served.slots,
+        )
+
+    async def stop(self, grace: Duration | None = None) -> None:
+        """Claim no more, let steps under way finish within the grace time, hand back the rest, and leave."""
+        worker, parts = self._started(), self._app._parts
+        if parts is None:
+            return
+        log.info("worker_stopping", worker_id=worker.worker_id, running=worker.stats().running)
+        await parts.remove_worker(worker, None if grace is None else span_ms(grace, "grace"))
+        if self._opened_the_app:
+            await self._app.close()
+        log.info("worker_stopped", worker_id=worker.worker_id, runs_processed=worker.stats().runs_processed)
+
+    def stats(self) -> WorkerStats:
+        """What the worker has done so far."""
+        return self._started().stats()
+
+    def _started(self) -> Worker:
+        if self._worker is None:
+            raise StepfastError("This worker has not been started. Call its `start()` first.")
+        return self._worker
+
+
+class Workers:
+    """The workers on an app's store, in every process."""
+
+    def __init__(self, app: AppBase) -> None:
+        self._app = app
+
+    async def list(self) -> Views:
+        """Those that are alive, and those that died lately."""
+        return await self._app._open_parts().store.workers()
+
+    async def get(self, worker: str) -> WorkerView:
+        """One worker, by its id or by its label; of several with one label, the one that is alive."""
+        views = await self.list()
+        found = [view for view in views if worker in (view.worker_id, view.label)]
+        live = [view for view in found if view.dead_at is None]
+        if len(live) > 1:
+            ids = ", ".join(view.worker_id for view in live)
+            raise Invalid(f"Several live workers are called {worker!r}: say which by its id: {ids}.")
+        if not found:
+            raise WorkerNotFound(f"Worker {worker!r} not found. List those there are with `stepfast workers list`.")
+        return live[0] if live else max(found, key=lambda view: view.seen_at)

@@ -1,0 +1,133 @@
+"""The deploy check: which open runs the code at hand fits, found without writing or running anything."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import random
+import time
+import uuid
+from datetime import datetime as moment
+
+import pytest
+
+from stepfast import receive, sleep, step, workflow
+from stepfast.checks import PAGE_RUNS
+from stepfast.testing import Verdict, engine
+from stepfast.workflows.unsafe import unsafe_calls
+from tests.support.apps import Bodies, app_on
+
+BODIES = Bodies()
+
+
+@step
+async def charge(cents: int) -> str:
+    BODIES.ran("charge")
+    return f"receipt over {cents}"
+
+
+@step
+async def audit() -> None:
+    BODIES.ran("audit")
+
+
+def order(function, **options):
+    return workflow(name="order", **options)(function)
+
+
+async def original(cents: int) -> str:
+    return f"{await charge(cents)}, {await receive('word', str)}"
+
+
+async def with_audit(cents: int) -> str:
+    await audit()
+    return await original(cents)
+
+
+async def without_charge(cents: int) -> str:
+    return await receive("word", str)
+
+
+async def without_waiting(cents: int) -> str:
+    return await charge(cents)
+
+
+CHANGES = {
+    "the same code": (original, 1, Verdict.FITS, None, 0),
+    "an added step": (with_audit, 1, Verdict.ADDED_STEP, "audit#1", 0),
+    "a removed step": (without_charge, 1, Verdict.MISMATCH, "charge#1", 1),
+    "a removed wait": (without_waiting, 1, Verdict.MISMATCH, "receive:word#1", 1),
+    "another version alone": (original, 2, Verdict.UNKNOWN_CODE, None, 1),
+}
+
+
+async def rows(app) -> list[object]:
+    views = await app.runs()
+    return [*views, *[await app.get(view.run_id).history() for view in views]]
+
+
+@pytest.mark.parametrize(("changed", "version", "verdict", "step", "breaking"), CHANGES.values(), ids=CHANGES)
+async def test_each_open_run_is_told_how_it_gets_on_with_the_code(database, changed, version, verdict, step, breaking):
+    async with engine(database=database, workflows=[order(original)]) as opened:
+        run = await opened.start("order", 49, tenant="acme")
+        await opened.run_until_idle()
+    ran = dict(BODIES)
+    async with app_on(database, [order(changed, version=version)], worker=False) as app:
+        before = await rows(app)
+        report = await app.check()
+        assert (report.verdicts, report.breaking, report.is_safe) == ({verdict: 1}, breaking, not breaking)
+        shown = [(checked.run_id, checked.fit.step, checked.breaks) for checked in report.runs]
+        assert shown == ([] if verdict is Verdict.FITS else [(run.id, step, bool(breaking))])
+        assert await rows(app) == before
+        assert (await app.check("somebody else")).checked == 0
+    assert ran == BODIES
+
+
+async def test_runs_of_another_app_break_nothing_here(database):
+    @workflow
+    async def elsewhere() -> None:
+        await sleep("1h")
+
+    async with engine(database=database, workflows=[elsewhere]) as opened:
+        await opened.start(elsewhere)
+        await opened.run_until_idle()
+    async with app_on(database, [order(original)], worker=False) as app:
+        report = await app.check()
+    assert (report.verdicts, report.breaking) == ({Verdict.UNKNOWN_CODE: 1}, 0)
+
+
+async def test_every_open_run_is_looked_at_however_many_there_are_and_whatever_they_do(database):
+    first, second = order(original), order(without_charge)
+    number = PAGE_RUNS + 5
+    async with engine(database=database, workflows=[first]) as opened:
+        for cents in range(number):
+            await opened.start(first, cents)
+        await opened.run_until_idle()
+        ended = await opened.start(first, 1)
+        await opened.signal(ended, "word", "go")
+        await opened.result(ended)
+        await opened.start(first, 1)
+    async with app_on(database, [second], worker=False) as app:
+        report = await app.check()
+    assert (report.verdicts, report.breaking) == ({Verdict.FITS: 1, Verdict.MISMATCH: number}, number)
+
+
+def test_calls_that_do_not_replay_are_found_by_reading_the_code():
+    @workflow
+    async def careless(items: list[int]) -> None:
+        moment.now(tz=datetime.UTC)
+        datetime.datetime.now(tz=datetime.UTC)
+        uuid.uuid4()
+        random.shuffle(items)
+        await asyncio.sleep(0)
+        await asyncio.wait_for(charge(1), 5)
+        time.monotonic()
+        await charge(int(time.monotonic()))
+
+    found = unsafe_calls(careless.workflow)
+    names = ["datetime.datetime.now", "datetime.datetime.now", "uuid.uuid4", "random.shuffle", "asyncio.wait_for"]
+    assert [call.call for call in found] == [*names, "time.monotonic", "time.monotonic"]
+    first = careless.workflow.function.__code__.co_firstlineno
+    assert [call.line - first for call in found] == [2, 3, 4, 5, 7, 8, 9]
+    assert str(found[2]).endswith("careless@1 calls uuid.uuid4(), which does not replay: use durable.uuid().")
+    assert unsafe_calls(order(original).workflow) == []

@@ -1,0 +1,151 @@
+"""The blocking app: the same names, over one event loop in a thread of its own."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+
+import pytest
+
+from stepfast import RunFailed, RunState, Start, StepfastError, WaitTimeout, WrongCall, receive, step, sync, workflow
+from stepfast.app import Stepfast
+from stepfast.letters import DeadLetters
+from stepfast.queues import Queues
+from stepfast.runs import Run
+from stepfast.serverless import Serverless
+from stepfast.workers import AppWorker, Workers
+from tests.support.apps import QUICK
+from tests.support.workflows import say
+
+
+@workflow
+async def patient() -> str:
+    return await receive("go", str)
+
+
+@pytest.fixture
+def url(database):
+    return database
+
+
+@pytest.fixture
+def app(url):
+    with sync.Stepfast(url, workflows=[say, patient], worker=QUICK) as app:
+        yield app
+
+
+def test_a_run_is_started_and_awaited(app):
+    run = app.start(say, "hello", key="one")
+    assert (run.result(timeout="30s"), run.info().state) == ("hello", RunState.COMPLETED)
+
+
+def test_a_run_is_commanded(app):
+    run = app.start(patient)
+    run.pause(actor="ann")
+    run.signal("go", "on")
+    run.resume()
+    assert run.result(timeout="30s") == "on"
+    assert run.rerun().generation == 2
+
+
+def test_lists_answer_as_they_do_elsewhere(app):
+    [answer] = app.start_many([Start(say, "hello")])
+    assert answer.run.result(timeout="30s") == "hello"
+    assert [view.run_id for view in app.runs("say")] == [answer.run.id]
+    assert (app.dead_letters.list(), len(app.workers.list()), app.codes()) == ([], 1, ["patient@1", "say@1"])
+
+
+def test_pages_are_an_iterator(app):
+    run = app.start(patient)
+    [page] = app.change_pages("cancel", {"workflow": "patient"})
+    assert page.changed == (run.id,)
+
+
+def test_errors_come_through(app):
+    run = app.start(patient)
+    with pytest.raises(WaitTimeout):
+        run.result(timeout="10ms")
+    with pytest.raises(StepfastError, match="not found"):
+        app.get("01932f5e-7c1b-7d3a-9c56-0d4f6b8a1e22").info()
+
+
+def test_a_worker_is_started_by_hand(url):
+    with sync.Stepfast(url, workflows=[say], worker=False) as app, app.worker(poll="50ms") as worker:
+        assert app.start(say, "hello").result(timeout="30s") == "hello"
+        assert worker.stats().runs_processed == 1
+
+
+def test_several_threads_share_an_app(app):
+    words = [f"word-{number}" for number in range(8)]
+    results: list[str] = []
+    threads = [
+        threading.Thread(target=lambda word=word: results.append(app.start(say, word).result("30s"))) for word in words
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(results) == words
+
+
+def test_nothing_is_left_behind(url):
+    before = set(threading.enumerate())
+    with sync.Stepfast(url, workflows=[say], worker=QUICK) as app:
+        app.start(say, "hello").result(timeout="30s")
+    assert {thread for thread in threading.enumerate() if thread.name == "stepfast-sync"} <= before
+    with pytest.raises(StepfastError, match="not open"):
+        app.runs()
+
+
+def test_an_app_that_cannot_be_opened_leaves_no_thread(tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    app = sync.Stepfast(f"sqlite:///{tmp_path}/file/app.db", workflows=[say])
+    with pytest.raises(StepfastError):
+        app.open()
+    assert not [thread for thread in threading.enumerate() if thread.name == "stepfast-sync"]
+
+
+def test_a_step_on_the_apps_own_loop_cannot_wait_for_it(app):
+    @step
+    async def blocks() -> str:
+        return str(app.start(say, "hello").id)
+
+    @workflow
+    async def stuck() -> str:
+        return await blocks()
+
+    with pytest.raises(RunFailed) as failed:
+        app.start(stuck).result(timeout="30s")
+    assert isinstance(failed.value.__cause__, WrongCall)
+
+
+def test_a_def_step_may_use_the_app(app):
+    @step
+    def starts_another() -> str:
+        return str(app.start(say, "from a step").id)
+
+    @workflow
+    async def outer() -> str:
+        return await starts_another.aio()
+
+    run_id = app.start(outer).result(timeout="30s")
+    assert app.get(run_id).result(timeout="30s") == "from a step"
+
+
+PAIRS = {
+    "Stepfast": (Stepfast, sync.Stepfast, {"as_client", "retire_worker"}),
+    "Run": (Run, sync.Run, set()),
+    "AppWorker": (AppWorker, sync.AppWorker, {"drained", "spent", "grace_ms"}),
+    "Workers": (Workers, sync.Workers, set()),
+    "Queues": (Queues, sync.Queues, set()),
+    "DeadLetters": (DeadLetters, sync.DeadLetters, set()),
+    "Serverless": (Serverless, sync.Serverless, set()),
+}
+
+
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+def test_every_name_has_its_blocking_form(pair):
+    theirs, ours, internal = pair
+    names = {name for name, _ in inspect.getmembers(theirs) if not name.startswith("_")} - internal
+    assert names <= set(dir(ours))
+    assert not [name for name in names if inspect.iscoroutinefunction(getattr(ours, name))]

@@ -1,0 +1,163 @@
+"""`run.why()` of real runs: what is read from the store, put into words."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from stepfast import NotFound, Retry, RunFailed, RunState, receive, sleep, step, workflow
+from tests.support.apps import app_on
+from tests.support.following import state_of
+from tests.support.workflows import say
+
+
+@workflow
+async def patient() -> str:
+    return await receive("go", str, timeout="1h")
+
+
+@workflow
+async def sleeper() -> None:
+    await sleep("1h")
+
+
+@workflow
+async def parent() -> list[str]:
+    return list(await asyncio.gather(patient(), patient()))
+
+
+@step(retry=Retry(attempts=1))
+async def break_down() -> None:
+    raise ValueError("no card")
+
+
+@workflow
+async def broken() -> None:
+    await break_down()
+
+
+WORKFLOWS = [say, patient, sleeper, parent, broken]
+
+
+@pytest.fixture
+async def app(database):
+    async with app_on(database, WORKFLOWS) as app:
+        yield app
+
+
+@pytest.fixture
+async def client(database):
+    async with app_on(database, WORKFLOWS, worker=False) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("waiting", "sentence"),
+    [
+        (patient, "It waits for signal 'go' until "),
+        (sleeper, "It sleeps until "),
+        (parent, "It waits for 1 of 1 children of patient"),
+    ],
+)
+async def test_a_waiting_run_says_for_what(app, waiting, sentence):
+    run = await app.start(waiting)
+    await state_of(run, RunState.WAITING)
+    assert sentence in str(await run.why())
+
+
+async def test_a_run_that_nobody_can_take_says_what_is_missing(client):
+    run = await client.start(say, "hello", queue="gpu")
+    assert [reason.kind for reason in (await run.why()).reasons] == ["worker"]
+    async with client.worker(queues=["default"]):
+        assert "serves queue gpu" in str(await run.why())
+
+
+async def test_a_run_of_unknown_code_says_so(client, database):
+    run = await client.start(say, "hello")
+    async with app_on(database, [sleeper]):
+        assert "No live worker has say@1." in str(await run.why())
+
+
+async def test_a_delayed_run_says_until_when(client):
+    run = await client.start(say, "hello", delay="1h")
+    [reason] = (await run.why()).reasons
+    assert (reason.kind, reason.due_at) == ("delay", (await run.info()).queued_at + 3_600_000)
+
+
+async def test_a_paused_run_says_who_paused_it(client):
+    run = await client.start(say, "hello")
+    await run.pause(actor="ann", reason="price check")
+    await run.resume(actor="bob")
+    await run.pause(actor="carl", reason="stock check")
+    why = str(await run.why())
+    assert ("paused by carl" in why, ": stock check" in why) == (True, True)
+
+
+async def test_a_failed_run_says_with_what(app):
+    run = await app.start(broken)
+    with pytest.raises(RunFailed):
+        await run.result(timeout="30s")
+    assert "with ValueError: no card." in str(await run.why())
+
+
+async def test_a_cancelled_run_says_by_whom(client):
+    run = await client.start(say, "hello")
+    await run.cancel(actor="ann", reason="a mistake")
+    assert "cancelled by ann" in str(await run.why())
+
+
+async def test_a_run_under_way_names_its_worker(database):
+    begun, may_go = asyncio.Event(), asyncio.Event()
+
+    @step
+    async def gate() -> None:
+        begun.set()
+        await may_go.wait()
+
+    @workflow
+    async def gated() -> None:
+        await gate()
+
+    async with app_on(database, [gated], worker=False) as client, client.worker(label="web"):
+        run = await client.start(gated)
+        await begun.wait()
+        assert "(web, host " in str(await run.why())
+        may_go.set()
+
+
+async def test_queues_count_what_is_open(client):
+    runs = [await client.start(say, "hello", queue="gpu") for _ in range(3)]
+    await runs[0].pause()
+    queue = await client.queues.get("gpu")
+    assert (queue.ready, queue.paused, queue.running) == (2, 1, 0)
+    assert [found.queue for found in await client.queues.list()] == ["gpu"]
+
+
+async def test_a_queue_without_open_runs_is_empty(client):
+    assert sum((await client.queues.get("idle"))[1:-1]) == 0
+
+
+async def test_a_worker_is_found_by_its_id_and_by_its_label(client):
+    async with client.worker(label="web") as worker:
+        assert (await client.workers.get("web")).worker_id == worker.worker_id
+        assert (await client.workers.get(worker.worker_id)).label == "web"
+
+
+async def test_of_two_workers_with_a_label_the_live_one_is_meant(client):
+    async with client.worker(label="web"):
+        pass
+    async with client.worker(label="web") as worker:
+        assert (await client.workers.get("web")).worker_id == worker.worker_id
+
+
+async def test_a_worker_that_does_not_exist_is_not_found(client):
+    with pytest.raises(NotFound, match="'nobody'"):
+        await client.workers.get("nobody")
+
+
+async def test_a_sound_store_has_no_findings(app):
+    await (await app.start(say, "hello")).result(timeout="30s")
+    run = await app.start(patient)
+    await state_of(run, RunState.WAITING)
+    assert await app.findings() == []

@@ -1,0 +1,56 @@
+"""Our own blob stores and clocks, held to the suites that the package offers."""
+
+from __future__ import annotations
+
+import pytest
+
+from stepfast.conformance import BlobsConformance, ClockConformance
+from stepfast.engine.clock import SystemClock
+from stepfast.kernel.ports import Store
+from stepfast.stores.blobs.database import DatabaseBlobs
+from stepfast.stores.blobs.folder import FolderBlobs
+from stepfast.stores.urls import store_for
+from stepfast.testing import VirtualClock
+
+
+class StoreBlobs(DatabaseBlobs):
+    """The blobs of a store that is opened and closed with them."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._store = store
+
+    async def open(self) -> None:
+        await self._store.open()
+
+    async def close(self) -> None:
+        await self._store.close()
+
+
+class TestBlobsInTheDatabase(BlobsConformance):
+    @pytest.fixture
+    def blobs(self, database):
+        return StoreBlobs(store_for(database, SystemClock()))
+
+
+class TestBlobsInAFolder(BlobsConformance):
+    @pytest.fixture
+    def blobs(self, tmp_path):
+        return FolderBlobs(tmp_path / "blobs")
+
+
+class TestSystemClock(ClockConformance):
+    @pytest.fixture
+    def clock(self):
+        return SystemClock()
+
+
+class TestVirtualClock(ClockConformance):
+    follows = False
+
+    @pytest.fixture
+    def clock(self):
+        return VirtualClock()
+
+    def advance(self, clock, span_ms):
+        clock.advance(span_ms / 1_000)

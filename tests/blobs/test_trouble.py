@@ -1,0 +1,229 @@
+"""A blob store that will not, cannot or does not: clear words, nothing lost, and no harm to other runs."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+
+import pytest
+
+from stepfast import RunState, Start, StepfastError, StoreUnavailable, receive, step, workflow
+from stepfast.kernel.errors import StoreUnusable
+from stepfast.stores.blobs import files
+from stepfast.worker import execute as execution
+from stepfast.worker import worker as working
+from tests.blobs.places import BIG, MoodyBlobs, app_with
+from tests.support.apps import Bodies
+from tests.support.following import state_of, until
+from tests.support.sql import execute
+
+ran = Bodies()
+
+
+@step
+async def make(size: int) -> str:
+    ran.ran("make")
+    return "x" * size
+
+
+@step
+async def measure(text: str) -> int:
+    return len(text)
+
+
+@workflow
+async def chain(size: int) -> int:
+    text = await make(size)
+    return await measure(text)
+
+
+@workflow
+async def make_and_wait(size: int) -> int:
+    text = await make(size)
+    await receive("go")
+    return len(text)
+
+
+@workflow
+async def give_back(size: int) -> str:
+    ran.ran("give_back")
+    return "x" * size
+
+
+@workflow
+async def take(text: str) -> int:
+    return len(text)
+
+
+@pytest.fixture(autouse=True)
+def soon_again(monkeypatch):
+    """A run that is handed back for trouble is not kept waiting by tests."""
+    monkeypatch.setattr(execution, "TROUBLE_DELAY_MS", 100)
+    ran.clear()
+
+
+async def handed_back(run, words: str) -> str:
+    """The reason for which a run went back to the line, once one has these words."""
+
+    async def told() -> str | None:
+        events = [event for event in await run.history() if event.type == "handed_back"]
+        return next((event.data for event in events if event.data and words in event.data), None)
+
+    return await until(told)
+
+
+async def parked(app, size: int = BIG):
+    run = await app.start(make_and_wait, size)
+    await state_of(run, RunState.WAITING)
+    return run
+
+
+DAMAGES = {
+    "another content": ("update stepfast.blob set content = {other}", "is not what was put there"),
+    "no blob": ("delete from stepfast.blob", "is not in the blob store"),
+    "half a reference": ("update stepfast.step set value = '@blob:sha256-12'", "refers to no blob"),
+}
+
+
+@pytest.mark.parametrize(("change", "words"), DAMAGES.values(), ids=DAMAGES)
+async def test_a_blob_that_was_tampered_with_hurts_its_own_run_only(database, change, words):
+    other = "x'00'" if database.startswith("sqlite") else "'\\x00'"
+    async with app_with(database, [make_and_wait], "database") as app:
+        bad, good = await parked(app), await parked(app)
+        statement = change.format(other=other)
+        condition = f"run_id = '{bad.id}'" + (" and name = 'make'" if "stepfast.step" in statement else "")
+        await execute(database, f"{statement} where {condition}")
+        for run in (bad, good):
+            await run.signal("go")
+        assert await good.result(timeout="30s") == BIG
+        assert "BlobDamaged" in await handed_back(bad, words)
+        assert (await bad.info()).state not in (RunState.COMPLETED, RunState.FAILED)
+    assert ran["make"] == 2
+
+
+async def test_a_run_goes_on_when_its_blob_is_back(database, tmp_path):
+    folder = tmp_path / "blobs"
+    async with app_with(database, [make_and_wait], folder) as app:
+        run = await parked(app)
+        (file,) = folder.glob("default/*/sha256-*")
+        content = file.read_bytes()
+        file.write_bytes(content[:-1] + b"!")
+        await run.signal("go")
+        await handed_back(run, "is not what was put there")
+        file.write_bytes(content)
+        assert await run.result(timeout="30s") == BIG
+    assert ran["make"] == 1
+
+
+async def test_a_blob_of_another_run_is_not_read(database):
+    async with app_with(database, [take], "database", worker=False) as client:
+        first = await client.start(take, "x" * BIG)
+        second = await client.start(take, "small")
+        reference = (await first.info()).input
+    await execute(database, f"update stepfast.run set input = '{reference}' where run_id = '{second.id}'")
+    async with app_with(database, [take], "database") as app:
+        assert await app.get(first.id).result(timeout="30s") == BIG
+        await handed_back(app.get(second.id), "is not in the blob store")
+
+
+async def test_a_full_disk_gives_the_run_back_and_loses_nothing(database, tmp_path, monkeypatch):
+    written, is_full = files._write_new, [True]
+
+    def write(*args) -> None:
+        if is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written(*args)
+
+    monkeypatch.setattr(files, "_write_new", write)
+    async with app_with(database, [chain], tmp_path / "blobs") as app:
+        large, small = await app.start(chain, BIG), await app.start(chain, 5)
+        assert await small.result(timeout="30s") == 5
+        assert "the disk is full" in await handed_back(large, "StoreUnusable")
+        is_full.clear()
+        assert await large.result(timeout="30s") == BIG
+
+
+async def test_an_outcome_that_cannot_be_put_away_gives_the_run_back(database, tmp_path):
+    blobs = MoodyBlobs(tmp_path / "blobs")
+    blobs.mood = lambda: StoreUnusable("read-only") if ran["give_back"] < 2 else None
+    async with app_with(database, [give_back], blobs) as app:
+        run = await app.start(give_back, BIG)
+        await handed_back(run, "read-only")
+        assert await run.result(timeout="30s") == "x" * BIG
+
+
+async def test_a_blob_store_that_is_away_is_waited_for_and_no_body_runs_again(database, tmp_path):
+    blobs = MoodyBlobs(tmp_path / "blobs")
+    blobs.mood = lambda: StoreUnavailable("gone fishing") if len(blobs.puts) < 4 else None
+    async with app_with(database, [chain], blobs) as app:
+        run = await app.start(chain, BIG)
+        assert await run.result(timeout="30s") == BIG
+    assert ran["make"] == 1
+
+
+async def test_what_a_foreign_blob_store_raises_is_told_with_a_code(database, tmp_path):
+    blobs = MoodyBlobs(tmp_path / "blobs")
+    troubles = [RuntimeError("no such bucket")]
+    blobs.mood = lambda: troubles.pop() if troubles else None
+    async with app_with(database, [chain], blobs) as app:
+        run = await app.start(chain, BIG)
+        assert "no such bucket" in await handed_back(run, "BlobsFailed")
+        assert await run.result(timeout="30s") == BIG
+
+
+async def test_a_start_whose_input_cannot_be_put_away_is_refused_and_stores_nothing(database, tmp_path):
+    blobs = MoodyBlobs(tmp_path / "blobs")
+    blobs.mood = lambda: StoreUnusable("the disk is full")
+    async with app_with(database, [take], blobs, worker=False) as client:
+        with pytest.raises(StepfastError, match="the disk is full"):
+            await client.start(take, "x" * BIG)
+        refused, stored = await client.start_many([Start(take, "x" * BIG), Start(take, "small")])
+        assert refused.error is not None
+        assert refused.error.code == "E-STORE-003"
+        assert [view.run_id for view in await client.runs()] == [stored.run.id if stored.run else None]
+
+
+async def test_a_signal_that_cannot_be_put_away_is_refused_and_delivers_nothing(database, tmp_path):
+    blobs = MoodyBlobs(tmp_path / "blobs")
+    async with app_with(database, [make_and_wait], blobs) as app:
+        run = await parked(app, 5)
+        blobs.mood = lambda: StoreUnusable("the disk is full")
+        with pytest.raises(StoreUnusable):
+            await run.signal("go", "x" * BIG)
+        assert "signalled" not in [event.type for event in await run.history()]
+
+
+async def test_an_app_closes_in_time_while_its_blob_store_is_away(database, tmp_path, monkeypatch):
+    monkeypatch.setattr(working, "HAND_BACK_S", 0.1)
+    blobs = MoodyBlobs(tmp_path / "blobs")
+    blobs.mood = lambda: StoreUnavailable("gone fishing")
+    async with app_with(database, [chain], blobs) as app:
+        run = await app.start(chain, BIG)
+
+        async def has_tried() -> bool:
+            return len(blobs.puts) > 1
+
+        await until(has_tried)
+    blobs.mood = lambda: None
+    async with app_with(database, [chain], blobs) as app:
+        assert await app.get(run.id).result(timeout="30s") == BIG
+
+
+async def test_an_app_whose_blob_folder_cannot_be_used_does_not_open(database, tmp_path):
+    (tmp_path / "blobs").write_text("a file in the folder's place")
+    with pytest.raises(StoreUnusable, match=r"blob folder .*/blobs"):
+        async with app_with(database, [chain], tmp_path / "blobs"):
+            pass
+
+
+async def test_a_blob_store_that_cannot_even_be_closed_keeps_no_store_open(database, tmp_path):
+    class Clinging(MoodyBlobs):
+        async def close(self) -> None:
+            await super().close()
+            raise RuntimeError("I stay")
+
+    with pytest.raises(StepfastError, match="I stay"):
+        async with app_with(database, [chain], Clinging(tmp_path / "blobs")):
+            pass
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("stepfast-")] == []

@@ -1,0 +1,42 @@
+"""Workflows for the commands that operators use: one that ends, one that fails, one that waits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from stepfast import Retry, Stepfast, receive, step, workflow
+
+HOSTILE = "no card\x1b[31m [bold]left[/bold]\u202e"
+
+
+@step
+async def charge(order: str, cents: int) -> str:
+    return f"{cents} for {order}"
+
+
+@step(retry=Retry(attempts=1))
+async def refuse(unless: str) -> str:
+    if not Path(unless).exists():
+        raise ValueError(HOSTILE)
+    return "mended"
+
+
+@workflow
+async def checkout(order: str, cents: int = 100) -> str:
+    return await charge(order, cents)
+
+
+@workflow
+async def failing(unless: str = "absent") -> str:
+    await charge("before", 1)
+    return await refuse(unless)
+
+
+@workflow
+async def asking(tenant: str = "nobody") -> str:
+    return f"{await receive('approval', str)} of {tenant}"
+
+
+WORKFLOWS: list[Any] = [checkout, failing, asking]
+app = Stepfast(workflows=WORKFLOWS)

@@ -1,0 +1,95 @@
+"""`stepfast dead-letters`."""
+
+from __future__ import annotations
+
+import pytest
+
+from stepfast import RunState
+from tests.cli.invoking import OFFICE
+from tests.cli.office import HOSTILE, asking, failing
+
+
+@pytest.fixture
+async def letters(client, office):
+    """Two dead letters, older first."""
+    runs = [await client.start(failing) for _ in range(2)]
+    for run in runs:
+        await office("runs", "execute", run.id, "--app", OFFICE)
+    return runs
+
+
+async def listed(office, *options):
+    return [item["run_id"] for item in (await office.json("dead-letters", "list", *options))["items"]]
+
+
+async def test_dead_letters_are_listed_newest_first(letters, office):
+    assert await listed(office) == [letters[1].id, letters[0].id]
+
+
+async def test_dead_is_short_for_dead_letters(letters, office):
+    done = await office("dead", "list")
+    assert [part for part in (letters[0].id, "failing@1", "refuse#1", "ValueError") if part not in done.out] == []
+    assert "\x1b" not in done.out
+
+
+async def test_dead_letters_have_pages(letters, office):
+    page = await office.json("dead-letters", "list", "--limit", "1")
+    assert await listed(office, "--cursor", page["next_cursor"]) == [letters[0].id]
+
+
+async def test_dead_letters_can_be_chosen(letters, office):
+    chosen = [
+        await listed(office, *options)
+        for options in (
+            ("--workflow", "failing"),
+            ("--workflow", "other"),
+            ("--step", "refuse#1"),
+            ("--error", "builtins:KeyError"),
+            ("--since", "1h"),
+            ("--tenant", "acme"),
+        )
+    ]
+    assert [len(runs) for runs in chosen] == [2, 0, 2, 0, 2, 0]
+
+
+async def test_a_dead_letter_is_shown_with_its_error(letters, office):
+    shown = await office.json("dead-letters", "show", letters[0].id)
+    assert (shown["step"], shown["error_type"], shown["message"]) == ("refuse#1", "builtins:ValueError", HOSTILE)
+
+
+async def test_a_run_that_is_no_dead_letter_is_not_found(client, office):
+    run = await client.start(asking)
+    done = await office("dead-letters", "show", run.id)
+    assert (done.code, "is no dead letter" in done.err) == (3, True)
+
+
+async def test_a_replayed_run_goes_on_and_leaves_the_list(letters, office):
+    done = await office("dead-letters", "replay", letters[0].id, "--actor", "ann")
+    assert (done.out, await listed(office)) == (
+        f"Run {letters[0].id} is pending, in generation 2.\n",
+        [letters[1].id],
+    )
+    assert (await letters[0].history())[-1].actor == "ann"
+
+
+async def test_a_discarded_run_stays_failed_and_leaves_the_list(letters, office):
+    await office("dead-letters", "discard", letters[0].id, "--reason", "too late")
+    assert ((await letters[0].info()).state, await listed(office)) == (RunState.FAILED, [letters[1].id])
+    assert await listed(office, "--resolved") == [letters[1].id, letters[0].id]
+
+
+async def test_a_second_discard_is_refused(letters, office):
+    codes = [(await office("dead-letters", "discard", letters[0].id)).code for _ in range(2)]
+    assert codes == [0, 4]
+
+
+async def test_all_that_fit_are_replayed(letters, office):
+    before = await office.json("dead-letters", "replay", "--workflow", "failing", "--dry-run")
+    answer = await office.json("dead-letters", "replay", "--workflow", "failing")
+    assert before["changed"] == answer["changed"] == [letters[1].id, letters[0].id]
+    assert await listed(office) == []
+
+
+async def test_all_is_never_guessed(letters, office):
+    done = await office("dead-letters", "discard")
+    assert (done.code, len(await listed(office))) == (2, 2)

@@ -1,0 +1,117 @@
+"""`stepfast doctor`: each trouble on its own line, with the next step."""
+
+from __future__ import annotations
+
+import asyncpg
+import pytest
+
+from stepfast.cli import checks
+from stepfast.cli.checks import Level
+from stepfast.kernel.durations import Instant
+from stepfast.stores.health import Health, LongTransaction, Weakness, examine
+from tests.cli.invoking import Office, invoke
+from tests.cli.office import WORKFLOWS, asking
+from tests.support.apps import app_on
+from tests.support.sql import execute
+
+SOUND = Health("a server", 3, 3, (), None, None)
+
+
+async def examined(office: Office, code: int = 0) -> dict[str, tuple[str, str]]:
+    done = await office("doctor", "-o", "json")
+    assert done.code == code, done.err
+    assert done.json["ok"] is (code == 0)
+    return {check["what"]: (check["level"], f"{check['found']} {check['next_step']}") for check in done.json["checks"]}
+
+
+async def test_a_sound_database_with_a_worker_is_well(database, client, office):
+    async with app_on(database, WORKFLOWS):
+        found = await examined(office)
+    # The tests' own PostgreSQL does not wait for the disk, and the doctor is right to say so.
+    weak = {"durability"} if database.startswith("postgres") else set()
+    assert {what for what, (level, _) in found.items() if level != "ok"} <= weak
+
+
+async def test_people_get_a_line_for_each_check(client, office):
+    done = await office("doctor")
+    assert (done.code, {line.split()[0] for line in done.out.splitlines()[1:]} <= {*Level}) == (0, True)
+
+
+async def test_a_server_that_does_not_wait_for_the_disk_is_told_of(postgres_url):
+    await invoke("migrate", "--database", postgres_url)
+    connection = await asyncpg.connect(postgres_url)
+    name = await connection.fetchval("select current_database()")
+    await connection.execute(f'alter database "{name}" set synchronous_commit = off')
+    await connection.close()
+    level, text = (await examined(Office(postgres_url)))["durability"]
+    assert (level, "synchronous_commit is off" in text) == ("warn", True)
+
+
+async def test_runs_that_nobody_serves_are_told_of(client, office):
+    await client.start(asking, queue="desk")
+    found = await examined(office)
+    assert {what: found[what][0] for what in ("workers", "queues", "codes")} == dict.fromkeys(
+        ("workers", "queues", "codes"), "warn"
+    )
+    assert ("desk (1 ready)" in found["queues"][1], "asking@1 (1 pending)" in found["codes"][1]) == (True, True)
+
+
+async def test_a_run_that_cannot_go_on_is_a_failure(client, office):
+    run = await client.start(asking)
+    await execute(client.database, "delete from stepfast.task")
+    level, text = (await examined(office, code=1))["runs"]
+    assert (level, run.id in text) == ("fail", True)
+
+
+async def test_a_database_that_is_not_there_is_a_failure_with_its_code(tmp_path):
+    for database, code in {
+        f"sqlite:///{tmp_path}/absent.db": "E-STORE-003",
+        "postgresql://nobody@localhost:1/absent": "E-STORE-001",
+    }.items():
+        level, text = (await examined(Office(database), code=1))["database"]
+        assert (level, text.startswith(code)) == ("fail", True)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_missing_schema_is_a_failure_that_names_the_remedy(postgres_url):
+    level, text = (await examined(Office(postgres_url), code=1))["schema"]
+    assert (level, "Run `stepfast migrate`" in text) == ("fail", True)
+
+
+async def test_a_newer_schema_is_a_failure(client, office):
+    await execute(client.database, "insert into stepfast.migration (number, name, applied_at) values (9999, 'x', 0)")
+    found = await examined(office, code=1)
+    assert "9999" in (found.get("schema") or found["database"])[1]
+
+
+async def test_the_oldest_transaction_is_named_by_its_process(postgres_url):
+    idler = await asyncpg.connect(postgres_url)
+    await idler.execute("begin; select 1")
+    oldest = (await examine(postgres_url)).oldest
+    pid = idler.get_server_pid()
+    await idler.close()
+    assert oldest is not None
+    assert (oldest.span_ms >= 0, f"pid {pid}," in oldest.who) == (True, True)
+
+
+CHECKED = {
+    "a weak setting": (checks.durability, SOUND._replace(weaknesses=(Weakness("fsync is off", "Set it."),)), "warn"),
+    "no weak setting": (checks.durability, SOUND, "ok"),
+    "an old schema": (checks.schema, SOUND._replace(schema=2), "fail"),
+    "no schema": (checks.schema, SOUND._replace(schema=0), "fail"),
+    "a newer schema": (checks.schema, SOUND._replace(schema=4), "fail"),
+    "a clock far ahead": (checks.clock, SOUND._replace(now=Instant(10**14)), "warn"),
+    "a clock far behind": (checks.clock, SOUND._replace(now=Instant(0)), "warn"),
+    "an old transaction": (checks.transactions, SOUND._replace(oldest=LongTransaction(61_000, "pid 1")), "warn"),
+    "a short transaction": (checks.transactions, SOUND._replace(oldest=LongTransaction(59_000, "pid 1")), "ok"),
+}
+
+
+@pytest.mark.parametrize(("check", "health", "level"), CHECKED.values(), ids=CHECKED)
+def test_a_finding_has_its_level_and_a_bad_one_its_next_step(check, health, level):
+    found = check(health)
+    assert (found.level, bool(found.next_step)) == (level, level != "ok")
+
+
+def test_a_setting_that_nothing_reads_is_told_of():
+    assert checks.settings((("STEPFAST_LAESE", "STEPFAST_LEASE"),)).level is Level.WARN

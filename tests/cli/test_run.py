@@ -1,0 +1,126 @@
+"""`stepfast run`: a workflow of a file, and its result on stdout."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.invoking import Done, invoke
+from tests.cli.office import HOSTILE
+from tests.cli.processes import ROOT, environment, running
+
+OFFICE = str(ROOT / "tests" / "cli" / "office.py")
+
+
+GREETING = """
+from stepfast import Stepfast, step, workflow
+
+
+@step
+async def greet(name: str) -> dict[str, str]:
+    return {"hello": name}
+
+
+@workflow
+async def greeting(name: str = "world") -> dict[str, str]:
+    return await greet(name)
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A file with one workflow, and an app for it alone: this process knows those of all other tests too."""
+    path = tmp_path / "greeting.py"
+    path.write_text(f"{GREETING}\n\napp = Stepfast(workflows=[greeting])\n")
+    return str(path)
+
+
+async def run(database: str, *args: str) -> Done:
+    return await invoke("run", *args, "--database", database)
+
+
+async def test_the_result_is_json_alone_on_stdout(database, file):
+    done = await run(database, file, '"ann"')
+    assert (done.code, done.json) == (0, {"hello": "ann"})
+    assert done.err.startswith("Run ")
+
+
+async def test_the_only_workflow_of_a_file_needs_no_name_and_no_input(database, file):
+    assert (await run(database, file)).json == {"hello": "world"}
+
+
+async def test_the_run_is_stored_like_any_other(database, file):
+    done = await run(database, file, "--tenant", "acme", "--key", "k")
+    page = await invoke("runs", "list", "--tenant", "acme", "-o", "json", "--database", database)
+    [item] = page.json["items"]
+    assert (item["state"], item["key"], item["run_id"] in done.err) == ("completed", "k", True)
+
+
+async def test_a_second_run_with_a_key_gives_the_first_result(database, file):
+    results = [(await run(database, file, '"ann"', "--key", "k")).json for _ in range(2)]
+    page = await invoke("runs", "list", "-o", "json", "--database", database)
+    assert (results, len(page.json["items"])) == ([{"hello": "ann"}] * 2, 1)
+
+
+async def test_a_run_that_fails_ends_with_one_line(database):
+    done = await run(database, f"{OFFICE}:failing")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.splitlines()[-1].startswith("E-RUN-007: Run ")
+    assert (HOSTILE in done.err, "Traceback" in done.err) == (False, False)
+
+
+async def test_a_failure_shows_its_traceback_when_asked_to(database):
+    done = await run(database, f"{OFFICE}:failing", "--debug")
+    assert (done.code, "Traceback" in done.err) == (1, True)
+
+
+async def test_a_run_that_takes_too_long_is_left_in_the_store(database):
+    done = await run(database, f"{OFFICE}:asking", "--timeout", "500ms")
+    page = await invoke("runs", "list", "-o", "json", "--database", database)
+    assert (done.code, done.out, page.json["items"][0]["ended_at"]) == (124, "", None)
+
+
+async def test_ctrl_c_gives_the_run_back(database):
+    with running("run", f"{OFFICE}:asking", "--database", database) as command:
+        run_id = (await command.says("of")).split()[1]
+        command.process.send_signal(signal.SIGINT)
+        assert await command.ends() == 130
+    shown = (await invoke("runs", "show", run_id, "-o", "json", "--database", database)).json
+    assert (shown["ended_at"], shown["worker_id"], shown["crashes"]) == (None, None, 0)
+
+
+MISTAKES = {
+    "no file": ("absent.py", "absent.py cannot be imported"),
+    "several workflows": (OFFICE, "has several workflows (asking, checkout, failing)"),
+    "a wrong name": (f"{OFFICE}:chekout", "Did you mean 'checkout'?"),
+    "no workflow": ("tests.support.empty", "has no workflow"),
+}
+
+
+@pytest.mark.parametrize(("target", "complaint"), MISTAKES.values(), ids=MISTAKES)
+async def test_a_target_that_names_no_workflow_is_refused(tmp_path, target, complaint):
+    done = await run(f"sqlite:///{tmp_path}/app.db", target)
+    assert (done.code, done.out, complaint in done.err) == (2, "", True), done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_needs_no_app_and_a_terminal_shows_the_run(tmp_path):
+    (tmp_path / "greeting.py").write_text(GREETING)
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "stepfast", "run", "greeting.py"]
+    try:
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment(TERM="xterm"), stdout=subprocess.PIPE, stderr=theirs
+        )
+        shown = os.read(ours, 100_000).decode()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert (json.loads(done.stdout), shown.startswith("Run ")) == ({"hello": "world"}, True)
+    assert (tmp_path / ".stepfast" / "stepfast.db").exists()

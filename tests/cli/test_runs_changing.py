@@ -1,0 +1,234 @@
+"""`stepfast runs cancel`, `pause`, `resume`, `retry` and `rerun`: one run, several, and all that fit."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from stepfast import RunState, StoreUnavailable, bulk
+from stepfast.parts import Parts
+from tests.cli.invoking import OFFICE, invoke
+from tests.cli.office import asking, checkout, failing
+from tests.cli.processes import ROOT, environment
+
+UNKNOWN = "01932f5e-7c1b-7d3a-9c56-0d4f6b8a1e22"
+
+
+@pytest.fixture
+async def failed(client, office):
+    """A run that has failed."""
+    run = await client.start(failing)
+    assert (await office.json("runs", "execute", run.id, "--app", OFFICE))["state"] == "failed"
+    return run
+
+
+async def states(runs):
+    return [(await run.info()).state for run in runs]
+
+
+async def test_cancel_ends_a_run(client, office):
+    run = await client.start(asking)
+    done = await office("runs", "cancel", run.id)
+    assert (done.code, done.out) == (0, f"Run {run.id} is cancelled.\n")
+    assert (await run.info()).state is RunState.CANCELLED
+
+
+async def test_who_asked_and_why_are_kept(client, office):
+    run = await client.start(asking)
+    await office("runs", "cancel", run.id, "--actor", "ann", "--reason", "no longer needed")
+    event = (await run.history())[-1]
+    assert (event.actor, event.data) == ("ann", '{"reason": "no longer needed"}')
+
+
+async def test_pause_and_resume(client, office):
+    run = await client.start(asking)
+    assert (await office.json("runs", "pause", run.id))["state"] == "paused"
+    assert (await office("runs", "resume", run.id)).code == 0
+    assert [event.type for event in await run.history()] == ["queued", "paused", "resumed"]
+
+
+async def test_what_the_state_does_not_allow_is_refused_in_one_line(client, office):
+    run = await client.start(asking)
+    done = await office("runs", "resume", run.id)
+    assert (done.code, done.out, done.err.count("\n")) == (4, "", 1)
+    assert done.err.startswith(f"E-RUN-003: Run {run.id} is pending, so it cannot be resumed.")
+
+
+async def test_retry_opens_a_generation_that_goes_on_behind_the_failure(failed, office, tmp_path):
+    answer = await office.json("runs", "retry", failed.id, "--reason", "mended")
+    assert (answer["state"], answer["generation"]) == ("pending", 2)
+    assert [step.call.name for step in await failed.steps() if step.superseded_by is None] == ["charge"]
+
+
+async def test_retry_of_a_step_that_did_not_fail_names_the_command_that_works(failed, office):
+    done = await office("runs", "retry", failed.id, "--step", "charge")
+    assert (done.code, f"`stepfast runs rerun {failed.id} --from 1`" in done.err) == (4, True)
+
+
+async def test_rerun_from_a_step_keeps_what_came_before_it(failed, office):
+    done = await office("runs", "rerun", failed.id, "--from", "refuse")
+    assert done.out == f"Run {failed.id} is pending, in generation 2.\n"
+    assert [step.call.name for step in await failed.steps() if step.superseded_by is None] == ["charge"]
+
+
+async def test_rerun_from_the_beginning_keeps_nothing(failed, office):
+    await office("runs", "rerun", failed.id)
+    assert [step for step in await failed.steps() if step.superseded_by is None] == []
+
+
+async def test_rerun_from_a_step_that_is_not_there_is_not_found(failed, office):
+    done = await office("runs", "rerun", failed.id, "--from", "absent")
+    assert (done.code, done.err.startswith("E-STEP-003: ")) == (3, True)
+
+
+async def test_a_command_with_a_key_counts_once(client, office):
+    run = await client.start(asking)
+    codes = [(await office("runs", "pause", run.id, "--key", "k")).code for _ in range(2)]
+    assert codes == [0, 0]
+    assert [event.type for event in await run.history()] == ["queued", "paused"]
+
+
+async def test_a_command_with_a_key_for_several_runs_counts_once_for_each(client, office):
+    runs = [await client.start(asking) for _ in range(2)]
+    codes = [(await office("runs", "pause", *(run.id for run in runs), "--key", "k")).code for _ in range(2)]
+    assert codes == [0, 0]
+    assert [[event.type for event in await run.history()] for run in runs] == [["queued", "paused"]] * 2
+
+
+async def test_of_several_runs_one_that_is_refused_keeps_no_other_back(client, office):
+    ended, opened = await client.start(asking), await client.start(asking)
+    await ended.cancel()
+    done = await office("runs", "cancel", ended.id, UNKNOWN, opened.id, "-o", "json")
+    assert (done.code, done.json["changed"]) == (5, [opened.id])
+    assert [refused["code"] for refused in done.json["refused"]] == ["E-RUN-003", "E-RUN-001"]
+
+
+async def test_several_runs_that_are_all_refused_end_with_the_reason(client, office):
+    runs = [await client.start(asking) for _ in range(2)]
+    done = await office("runs", "resume", *(run.id for run in runs))
+    assert (done.code, [run.id for run in runs if run.id not in done.err]) == (4, [])
+
+
+async def test_a_filter_changes_all_that_fit(client, office):
+    asked, others = [await client.start(asking) for _ in range(3)], await client.start(checkout, "a")
+    done = await office("runs", "cancel", "--workflow", "asking")
+    assert (done.code, done.err) == (0, "Of 3 runs: 3 cancelled.\n")
+    assert await states([*asked, others]) == [RunState.CANCELLED] * 3 + [RunState.PENDING]
+
+
+async def test_runs_that_the_state_leaves_out_are_skipped(client, office):
+    ended, opened = await client.start(asking), await client.start(asking)
+    await ended.cancel()
+    answer = await office.json("runs", "cancel", "--all")
+    assert (answer["changed"], answer["skipped"], answer["refused"]) == ([opened.id], 1, [])
+
+
+async def test_a_dry_run_names_the_runs_and_changes_nothing(client, office):
+    runs = [await client.start(asking) for _ in range(2)]
+    done = await office("runs", "cancel", "--state", "pending", "--dry-run")
+    assert done.out.split() == [run.id for run in reversed(runs)]
+    assert done.err == "Of 2 runs: 2 would be cancelled.\n"
+    assert await states(runs) == [RunState.PENDING] * 2
+
+
+async def test_a_dry_run_of_named_runs_says_which_would_be_refused(client, office):
+    ended, opened = await client.start(asking), await client.start(asking)
+    await ended.cancel()
+    done = await office("runs", "cancel", "--dry-run", ended.id, opened.id)
+    assert (done.out, ended.id in done.err) == (f"{opened.id}\n", True)
+    assert (await opened.info()).state is RunState.PENDING
+
+
+async def test_many_runs_can_be_changed_bit_by_bit(client, office):
+    runs = [await client.start(asking) for _ in range(3)]
+    first = await office.json("runs", "cancel", "--all", "--limit", "2")
+    assert await states(runs) == [RunState.PENDING, RunState.CANCELLED, RunState.CANCELLED]
+    rest = await office.json("runs", "cancel", "--all", "--cursor", first["next_cursor"])
+    assert (rest["changed"], rest["next_cursor"]) == ([runs[0].id], None)
+
+
+async def test_many_runs_of_other_tenants_are_left_alone(client, office):
+    theirs = await client.start(asking, tenant="acme")
+    await office("runs", "cancel", "--all")
+    assert (await theirs.info()).state is RunState.PENDING
+
+
+async def test_the_version_of_the_runs_is_apart_from_the_version_to_go_on_with(failed, office):
+    other = await office.json("runs", "retry", "--of-version", "2")
+    answer = await office.json("runs", "retry", "--of-version", "1", "--version", "7")
+    assert (other["changed"], answer["changed"]) == ([], [failed.id])
+    assert (await failed.info()).version == 7
+
+
+async def test_what_was_done_before_a_trouble_is_told_with_the_cursor_to_go_on(client, office, monkeypatch):
+    runs = [await client.start(asking) for _ in range(3)]
+    monkeypatch.setattr(bulk, "PAGE_RUNS", 2)
+    monkeypatch.setattr(Parts, "change", away_after_one_page(Parts.change))
+    done = await office("runs", "cancel", "--all", "-o", "json")
+    assert (done.code, done.err.startswith("E-STORE-001: ")) == (5, True)
+    newest, second, _ = sorted((run.id for run in runs), reverse=True)
+    assert (done.json["changed"], done.json["next_cursor"]) == ([newest, second], second)
+
+
+def away_after_one_page(change):
+    """The way to the store, which is cut after the first page."""
+    pages = iter([change])
+
+    async def change_or_fail(parts, requests):
+        try:
+            return await next(pages)(parts, requests)
+        except StopIteration:
+            raise StoreUnavailable("The store is away.") from None
+
+    return change_or_fail
+
+
+MISTAKES = {
+    "nothing is named": ([], "say --all"),
+    "runs and filters": ([UNKNOWN, "--state", "pending"], "Name runs, or choose them by filters"),
+    "runs and all": ([UNKNOWN, "--all"], "Name runs, or choose them by filters"),
+}
+
+
+@pytest.mark.parametrize("action", ["cancel", "pause", "resume", "retry", "rerun"])
+@pytest.mark.parametrize(("args", "complaint"), MISTAKES.values(), ids=MISTAKES)
+async def test_what_is_meant_is_never_guessed(action, args, complaint):
+    done = await invoke("runs", action, *args, "--database", "sqlite:///unused.db")
+    assert (done.code, complaint in done.err) == (2, True)
+
+
+async def test_a_step_needs_its_run():
+    done = await invoke("runs", "rerun", "--all", "--from", "charge", "--database", "sqlite:///unused.db")
+    assert (done.code, "Name the run" in done.err) == (2, True)
+
+
+ANSWERS = {"yes": ("y\n", 0, RunState.CANCELLED), "no": ("n\n", 1, RunState.PENDING)}
+
+
+@pytest.mark.parametrize(("answer", "code", "state"), ANSWERS.values(), ids=ANSWERS)
+async def test_on_a_terminal_many_runs_are_changed_after_a_question(client, answer, code, state):
+    run = await client.start(asking)
+    assert ask("runs", "cancel", "--workflow", "asking", "--database", client.database, answer=answer) == code
+    assert (await run.info()).state is state
+
+
+async def test_on_a_terminal_yes_answers_beforehand(client):
+    run = await client.start(asking)
+    assert ask("runs", "cancel", "--all", "--yes", "--database", client.database, answer="") == 0
+    assert (await run.info()).state is RunState.CANCELLED
+
+
+def ask(*args: str, answer: str) -> int:
+    """Run a command whose stdin is a terminal, and answer what it asks; its exit code."""
+    ours, theirs = pty.openpty()
+    try:
+        os.write(ours, answer.encode())
+        command = [sys.executable, "-m", "stepfast", *args]
+        return subprocess.run(command, cwd=ROOT, env=environment(), stdin=theirs, capture_output=True).returncode
+    finally:
+        os.close(ours)
+        os.close(theirs)

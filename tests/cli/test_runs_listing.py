@@ -1,0 +1,107 @@
+"""`stepfast runs list`."""
+
+from __future__ import annotations
+
+from tests.cli.office import asking, checkout
+
+
+async def test_runs_are_listed_newest_first(client, office):
+    older, newer = await client.start(checkout, "a"), await client.start(checkout, "b")
+    done = await office("runs", "list")
+    lines = done.out.splitlines()
+    assert [line.split()[0] for line in lines] == ["run", newer.id, older.id]
+
+
+async def test_a_line_tells_workflow_state_and_queue(client, office):
+    await client.start(checkout, "a", queue="tills")
+    done = await office("runs", "list")
+    assert done.out.splitlines()[1].split()[1:4] == ["checkout@1", "pending", "tills"]
+
+
+async def test_a_list_in_json_has_the_values_themselves(client, office):
+    await client.start(checkout, "a", metadata={"vip": True})
+    [item] = (await office.json("runs", "list"))["items"]
+    assert (item["input"], item["metadata"]) == ({"order": "a", "cents": 100}, {"vip": True})
+
+
+FILTERS = {
+    "workflow": ("--workflow", "asking"),
+    "state": ("--state", "cancelled"),
+    "queue": ("--queue", "desk"),
+    "tag": ("--tag", "blue"),
+    "actor": ("--started-by", "ann"),
+    "subject": ("--subject", "case-1"),
+    "thread": ("--thread-id", "thread-1"),
+    "correlation id": ("--correlation-id", "batch-1"),
+}
+
+
+async def test_every_filter_chooses_its_runs(client, office):
+    chosen = await client.start(
+        asking,
+        queue="desk",
+        tags=["blue"],
+        actor="ann",
+        subject="case-1",
+        thread_id="thread-1",
+        correlation_id="batch-1",
+    )
+    await chosen.cancel()
+    await client.start(checkout, "a")
+    for name, options in FILTERS.items():
+        items = (await office.json("runs", "list", *options))["items"]
+        assert [item["run_id"] for item in items] == [chosen.id], name
+
+
+async def test_since_leaves_out_what_is_older(client, office):
+    run = await client.start(checkout, "a")
+    recent = await office.json("runs", "list", "--since", "1h")
+    later = await office.json("runs", "list", "--since", "2100-01-01")
+    assert ([item["run_id"] for item in recent["items"]], later["items"]) == ([run.id], [])
+
+
+async def test_a_moment_that_is_none_is_a_mistake_of_usage(office):
+    done = await office("runs", "list", "--since", "yesterday")
+    assert (done.code, "'yesterday' is no moment" in done.err) == (2, True)
+
+
+async def test_pages_follow_each_other_by_their_cursor(client, office):
+    runs = [await client.start(checkout, str(n)) for n in range(5)]
+    page = await office.json("runs", "list", "--limit", "2")
+    seen = page["items"]
+    while page["next_cursor"]:
+        page = await office.json("runs", "list", "--limit", "2", "--cursor", page["next_cursor"])
+        seen += page["items"]
+    assert [item["run_id"] for item in seen] == [run.id for run in reversed(runs)]
+
+
+async def test_a_table_names_the_cursor_of_the_next_page_on_stderr(client, office):
+    first, second = await client.start(checkout, "a"), await client.start(checkout, "b")
+    done = await office("runs", "list", "--limit", "1")
+    assert (f"--cursor {second.id}" in done.err, first.id in done.out) == (True, False)
+
+
+async def test_a_tenant_sees_its_own_runs_only(client, office):
+    mine, theirs = await client.start(checkout, "a"), await client.start(checkout, "b", tenant="acme")
+    default = await office.json("runs", "list")
+    acme = await office.json("runs", "list", "--tenant", "acme")
+    assert [default["items"][0]["run_id"], acme["items"][0]["run_id"]] == [mine.id, theirs.id]
+    assert [len(default["items"]), len(acme["items"])] == [1, 1]
+
+
+async def test_all_tenants_are_seen_when_asked_for(client, office):
+    await client.start(checkout, "a")
+    await client.start(checkout, "b", tenant="acme")
+    items = (await office.json("runs", "list", "--all-tenants"))["items"]
+    assert [item["tenant"] for item in items] == ["acme", "default"]
+
+
+async def test_no_runs_are_a_word_on_stderr_and_nothing_on_stdout(office):
+    done = await office("runs", "list")
+    assert done == (0, "", "No runs.\n")
+
+
+async def test_a_list_can_be_watched_until_the_timeout(client, office):
+    run = await client.start(checkout, "a")
+    done = await office("runs", "list", "--watch", "--timeout", "500ms")
+    assert (done.code, run.id in done.out) == (124, True)

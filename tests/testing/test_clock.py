@@ -1,0 +1,36 @@
+"""The virtual clock."""
+
+from __future__ import annotations
+
+import asyncio
+
+from stepfast.testing import VirtualClock
+
+
+async def test_sleepers_wake_in_the_order_of_their_moments_and_not_before():
+    clock, woken = VirtualClock(), []
+
+    async def nap(span_ms: int) -> None:
+        await clock.sleep(span_ms)
+        woken.append(span_ms)
+
+    naps = [asyncio.create_task(nap(span_ms)) for span_ms in (3_000, 1_000, 2_000)]
+    await asyncio.sleep(0)
+    assert clock.spans_ahead_ms() == [1_000, 2_000, 3_000]
+    clock.advance("2s")
+    assert clock.is_stirring
+    await asyncio.gather(*naps[1:])
+    assert (woken, clock.is_stirring) == ([1_000, 2_000], False)
+    naps[0].cancel()
+    await asyncio.gather(*naps, return_exceptions=True)
+    assert clock.spans_ahead_ms() == []
+
+
+async def test_a_sleeper_that_is_cancelled_as_it_wakes_stirs_no_longer():
+    clock = VirtualClock()
+    nap = asyncio.create_task(clock.sleep(1_000))
+    await asyncio.sleep(0)
+    clock.advance(1)
+    nap.cancel()
+    await asyncio.gather(nap, return_exceptions=True)
+    assert not clock.is_stirring
