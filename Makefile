@@ -3,7 +3,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: setup demo test check bench bench-peers docs clean
+.PHONY: setup demo test chaos check bench bench-peers docs clean
 
 setup: $(STAMP)
 
@@ -21,6 +21,10 @@ demo: setup
 
 test: setup
 	$(BIN)/pytest -n 2
+
+# The long form of the trials with kill -9 and of the crash points.
+chaos: setup
+	STEPFAST_LONG=1 $(BIN)/pytest -n 2 tests/faults/test_chaos.py tests/faults/test_crash_points.py
 
 check: setup
 	$(BIN)/ruff format --check .

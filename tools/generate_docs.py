@@ -76,7 +76,7 @@ TABLES = {
 # By name, or by table and name where a name means something else there.
 COLUMNS = {
     "actor": "who asked for it, as the caller said",
-    "answer": "what was answered, for commands",
+    "answer": "what was answered; empty for starts, whose answer is the run",
     "applied_at": "when it was applied",
     "at": "when it happened",
     "at_once": "how many may run at once",
@@ -84,7 +84,8 @@ COLUMNS = {
     "causation_id": "what brought it about; for a child, its parent",
     "cause": "what opened it: the name of the move",
     "claims": "how often it was claimed in this generation; 0 when it has ended",
-    "code": "what a worker must have to execute it, as `name@version`; for a step, its name",
+    "code": "what a worker must have to execute it, as `name@version`; for a step with a queue of its own, its name; "
+    "for one that is spread out, the code of its parent",
     "codes": "what it can execute, as JSON",
     "command": "the kind of request",
     "content": "the bytes",
@@ -93,7 +94,7 @@ COLUMNS = {
     "crashes": "how often its worker died while it held the run",
     "data": "more, as JSON",
     "dead_at": "when it left or was found dead",
-    "deadline_at": "when it must have ended; not used yet",
+    "deadline_at": "when it must have ended; each generation has its own",
     "digest": "a hash of what was asked, to tell a repetition from another request",
     "due_at": "when it is to go on by itself",
     "ended_at": "when it ended",
@@ -102,20 +103,20 @@ COLUMNS = {
     "failed": "how many children have failed",
     "generation": "which life of the run, from 1",
     "got": "how many children have come to a good end",
-    "hold": "1 while it is held by a person; not used yet",
+    "hold": "1 while a person holds it",
     "host": "the machine",
     "input": "the arguments, as JSON",
     "key": "the key that the caller gave, unique for tenant and command",
     "kind": "what kind it is",
-    "run.kind": "`workflow`, or `step` for a step with a queue of its own",
-    "run_state.kind": "`workflow`, or `step` for a step with a queue of its own",
+    "run.kind": "`workflow`, or `step` for a step that is a run of its own",
+    "run_state.kind": "`workflow`, or `step` for a step that is a run of its own",
     "wait.kind": "what is waited for: " + ", ".join(f"`{kind}`" for kind in states.WaitKind),
-    "inbox.kind": "`signal`",
-    "step.kind": "`step`, `sleep`, `receive`, `children` or `emit`",
+    "inbox.kind": "`signal`; `paused` and `resumed` for whoever holds the run",
+    "step.kind": "`step`, `sleep`, `receive`, `children`, `start`, `join`, `command` or `emit`",
     "label": "the name that people see",
     "lane": "the group that its limit is for; not used yet",
     "lease_ms": "how long it may be silent before it counts as dead",
-    "leave": "1 for a child that outlives its parent; not used yet",
+    "leave": "1 for a child that may outlive its parent",
     "message": "the beginning of the error's message",
     "metadata": "what the caller wants to keep with it, as JSON",
     "n": "the order of arrival within the run",
@@ -135,8 +136,8 @@ COLUMNS = {
     "queues": "the queues that it serves, as JSON",
     "reason": "why, as whoever asked for it said",
     "recorded_at": "when it was written",
-    "resolution": "what was done about it; not used yet",
-    "resolved_at": "when that was done; not used yet",
+    "resolution": "what was done about it: `replayed` or `discarded`",
+    "resolved_at": "when that was done",
     "run_id": "the run",
     "seen_at": "when it was last heard of",
     "seq": "the number within the run, from 1",
@@ -353,6 +354,8 @@ def cli_page() -> str:
 
 
 def _commands(command: click.Command, context: click.Context) -> Iterator[str]:
+    # Kept from the first help that was asked of it, which may not have been this page's.
+    command._help_option = None
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     records = (param.get_help_record(context) for param in command.get_params(context))
     options = [(f"`{_cell(names)}`", _cell(meaning)) for names, meaning in filter(None, records)]

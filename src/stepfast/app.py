@@ -13,26 +13,30 @@ from stepfast.base import AppBase
 from stepfast.bulk import BulkAnswer, change_pages, pages_of_runs, summed
 from stepfast.checks import CheckReport, check
 from stepfast.control import asked, command_named
-from stepfast.filters import place, run_filter
+from stepfast.filters import check_filters, page_size, place, run_filter
 from stepfast.kernel.blobs import Blobs
 from stepfast.kernel.decisions import NewRun
 from stepfast.kernel.durations import Duration, span_ms
 from stepfast.kernel.errors import StepfastError
-from stepfast.kernel.ids import RANDOM_BITS, RunId, WorkerId, new_id, parse_run_id
+from stepfast.kernel.ids import RANDOM_BITS, Ids, RunId, WorkerId, parse_run_id
+from stepfast.kernel.numbers import check_whole
 from stepfast.kernel.ports import Clock
+from stepfast.kernel.texts import check_optional_text, check_texts
 from stepfast.kernel.views import Finding, RunView
 from stepfast.letters import DeadLetters
 from stepfast.listening import Callback, check_types
 from stepfast.queues import Queues
 from stepfast.runs import Run
 from stepfast.serverless import Serverless
-from stepfast.starts import Start, StartAnswer, new_run, pages
+from stepfast.starts import Start, StartAnswer, check_start, new_run, pages
 from stepfast.worker.settings import WorkerSettings
 from stepfast.workers import AppWorker, Workers
 from stepfast.workflows.functions import AnyWorkflow, AsyncWorkflow, SyncWorkflow, Workflow
 
 C = TypeVar("C", bound=Callback)
 T = TypeVar("T")
+
+MAX_CONCURRENCY = 100_000
 
 
 class Stepfast(AppBase):
@@ -52,6 +56,7 @@ class Stepfast(AppBase):
         clock: Clock | None = None,
     ) -> None:
         super().__init__(database, workflows, worker, clock, blobs)
+        self._ids = Ids()
         self.workers = Workers(self)
         self.queues = Queues(self)
         self.dead_letters = DeadLetters(self)
@@ -70,13 +75,13 @@ class Stepfast(AppBase):
     ) -> AppWorker:
         """A worker on this app's store, to be started and stopped by hand; what is not given is as in the settings."""
         given: dict[str, Any] = {
-            "queues": None if queues is None else tuple(queues),
-            "concurrency": concurrency,
-            "tenants": None if tenants is None else tuple(tenants),
+            "queues": None if queues is None else check_texts("queues", queues),
+            "concurrency": None if concurrency is None else check_whole("concurrency", concurrency, 1, MAX_CONCURRENCY),
+            "tenants": None if tenants is None else check_texts("tenants", tenants),
             "poll_ms": None if poll is None else span_ms(poll, "poll"),
             "grace_ms": None if grace is None else span_ms(grace, "grace"),
-            "label": label,
-            "max_runs": max_runs,
+            "label": check_optional_text("label", label),
+            "max_runs": None if max_runs is None else check_whole("max_runs", max_runs, 1),
         }
         settings = self._settings if lease is None else self._settings.with_lease(span_ms(lease, "lease"))
         return AppWorker(self, replace(settings, **{name: value for name, value in given.items() if value is not None}))
@@ -106,27 +111,35 @@ class Stepfast(AppBase):
         subject: str | None = None,
         correlation_id: str | None = None,
         actor: str | None = None,
+        arguments: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> Run[Any]:
-        """Store a run and return at once; it is on disk when this returns. Without a tenant it is STEPFAST_TENANT's."""
+        """Store a run and return at once; it is on disk when this returns. Without a tenant it is STEPFAST_TENANT's.
+
+        `arguments` are keywords for the workflow too: for parameters that have the name of one of these options.
+        """
         parts = self._open_parts()
         definition = self._definition(workflow)
         run = new_run(
             definition,
             self._new_run_id(),
+            self.tenant,
             args,
-            tenant=self.tenant if tenant is None else tenant,
-            key=key,
-            queue=queue,
-            priority=priority,
-            delay=delay,
-            tags=tags,
-            metadata=metadata,
-            thread_id=thread_id,
-            subject=subject,
-            correlation_id=correlation_id,
-            actor=actor,
-            **kwargs,
+            {
+                "tenant": tenant,
+                "key": key,
+                "queue": queue,
+                "priority": priority,
+                "delay": delay,
+                "tags": tags,
+                "metadata": metadata,
+                "thread_id": thread_id,
+                "subject": subject,
+                "correlation_id": correlation_id,
+                "actor": actor,
+                "arguments": arguments,
+                **kwargs,
+            },
         )
         return await parts.start(run, definition)
 
@@ -143,17 +156,19 @@ class Stepfast(AppBase):
 
     def _run_or_refusal(self, request: Start) -> NewRun | StepfastError:
         try:
-            options = {**request.options, "tenant": request.options.get("tenant") or self.tenant}
-            return new_run(self._definition(request.workflow), self._new_run_id(), request.args, **options)
+            check_start(request)
+            definition = self._definition(request.workflow)
+            return new_run(definition, self._new_run_id(), self.tenant, request.args, request.options)
         except StepfastError as error:
             return error
 
     def _new_run_id(self) -> RunId:
-        return RunId(new_id(self._clock.now(), secrets.randbits(RANDOM_BITS)))
+        return RunId(self._ids.next(self._clock.now(), secrets.randbits(RANDOM_BITS)))
 
     def get(self, run_id: str, *, tenant: str | None = None) -> Run[Any]:
         """The handle of a run; whether it exists, and is the tenant's, shows when it is asked something."""
-        return self._open_parts().handle(parse_run_id(run_id), known_here=False, tenant=tenant)
+        home, whose = self._open_parts(), check_optional_text("tenant", tenant)
+        return home.handle(parse_run_id(run_id), known_here=False, tenant=whose)
 
     async def runs(
         self,
@@ -188,7 +203,7 @@ class Stepfast(AppBase):
             queued_after=queued_after,
             updated_after=updated_after,
         )
-        return await self._open_parts().store.runs(where._replace(before=place(cursor), limit=limit))
+        return await self._open_parts().store.runs(where._replace(before=place(cursor), limit=page_size(limit)))
 
     async def change_many(self, /, action: str, where: Mapping[str, Any], **options: Any) -> BulkAnswer:
         """Cancel, pause, resume, retry or rerun all runs that fit; takes what `change_pages` takes."""
@@ -215,17 +230,17 @@ class Stepfast(AppBase):
         """
         parts = self._open_parts()
         command = asked(command_named(action, version), key, reason, actor)
-        pages = pages_of_runs(parts.store, run_filter(**where), action)
+        pages = pages_of_runs(parts.store, run_filter(**check_filters(where)), action)
         return change_pages(parts, pages, command, before=place(cursor), limit=limit, dry_run=dry_run)
 
     async def check(self, tenant: str | None = None) -> CheckReport:
         """Whether this app's code fits the runs that are open: each is replayed in memory, and nothing is written."""
         parts = self._open_parts()
-        return await check(parts.store, parts.registry, parts.values, tenant)
+        return await check(parts.store, parts.registry, parts.values, check_optional_text("tenant", tenant))
 
     async def findings(self, limit: int = 100) -> list[Finding]:
         """Runs that break the engine's invariant; there are none unless something is wrong with engine or database."""
-        return await self._open_parts().store.findings(limit)
+        return await self._open_parts().store.findings(page_size(limit))
 
     def on(self, *types: str) -> Callable[[C], C]:
         """Call a function, `def` or `async def`, with each event of these types: `@app.on("completed", "failed")`.
@@ -260,6 +275,6 @@ def run_on_default_app(workflow: Workflow, args: tuple[Any, ...], kwargs: dict[s
 
     async def run() -> Any:
         async with Stepfast() as app:
-            return await (await app.start(workflow, *args, **kwargs))
+            return await (await app.start(workflow, *args, arguments=kwargs))
 
     return asyncio.run(run())

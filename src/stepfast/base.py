@@ -13,6 +13,7 @@ from stepfast.kernel.blobs import Blobs
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.kernel.ports import Clock, Store
+from stepfast.kernel.texts import check_optional_text, shown
 from stepfast.listening import Listeners
 from stepfast.parts import Parts
 from stepfast.settings import Found, read_settings, warn_of_unknown
@@ -35,7 +36,8 @@ class AppBase:
         clock: Clock | None,
         blobs: str | Path | Blobs | None = None,
     ) -> None:
-        given = {} if database is None else {"STEPFAST_DATABASE_URL": Found(database, "database")}
+        url = check_optional_text("database", database)
+        given = {} if url is None else {"STEPFAST_DATABASE_URL": Found(url, "database")}
         settings = read_settings(given)
         warn_of_unknown(settings)
         self.database = settings.database
@@ -135,4 +137,4 @@ def definition_of(given: AnyWorkflow) -> Workflow:
         return given
     if isinstance(given, AsyncWorkflow | SyncWorkflow):
         return given.workflow
-    raise Invalid(f"{given!r} is no workflow: mark the function with @workflow.")
+    raise Invalid(f"{shown(given)} is no workflow: mark the function with @workflow.")

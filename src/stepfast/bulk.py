@@ -10,6 +10,7 @@ from stepfast.control import Asked
 from stepfast.kernel.commands import Changed
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.ids import RunId
+from stepfast.kernel.numbers import check_whole
 from stepfast.kernel.ports import Store
 from stepfast.kernel.states import is_legal
 from stepfast.kernel.views import LetterFilter, LetterView, RunFilter, RunView
@@ -80,7 +81,7 @@ async def change_pages(
     parts: Parts, pages: Pages, command: Asked, *, before: RunId | None, limit: int | None, dry_run: bool
 ) -> AsyncIterator[BulkAnswer]:
     """Carry a command out page by page, and answer for each page once it is done."""
-    left = limit
+    left = None if limit is None else check_whole("limit", limit, 1)
     while left is None or left > 0:
         size = PAGE_RUNS if left is None else min(left, PAGE_RUNS)
         page = await pages(before, size)

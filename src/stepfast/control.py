@@ -8,7 +8,8 @@ from typing import NamedTuple
 from stepfast.kernel.commands import Cancel, Changed, Command, Pause, Request, Rerun, Resume, RetryRun
 from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.kernel.ids import RunId
-from stepfast.kernel.texts import check_optional_text, check_text
+from stepfast.kernel.numbers import check_whole
+from stepfast.kernel.texts import check_optional_text, shown
 from stepfast.workflows.functions import MAX_VERSION
 
 ACTIONS = ("cancel", "pause", "resume", "retry", "rerun")
@@ -66,7 +67,7 @@ def command_named(action: str, version: int | None) -> Command:
         case "rerun":
             return rerun_command(None, version)
         case _:
-            raise Invalid(f"The action is {action!r}; allowed are {', '.join(ACTIONS)}.")
+            raise Invalid(f"The action is {shown(action)}; allowed are {', '.join(ACTIONS)}.")
 
 
 def changed_or_raise(answers: Sequence[Changed | StepfastError]) -> Changed:
@@ -78,12 +79,10 @@ def changed_or_raise(answers: Sequence[Changed | StepfastError]) -> Changed:
 
 
 def _check_step(what: str, step: str | int | None) -> str | None:
-    return None if step is None else check_text(what, str(step))
+    if isinstance(step, int):
+        return str(check_whole(what, step, 1))
+    return check_optional_text(what, step)
 
 
 def _check_version(version: object) -> int | None:
-    if version is None:
-        return None
-    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= MAX_VERSION:
-        raise Invalid(f"version is {version!r}; use a whole number from 1 on.")
-    return version
+    return None if version is None else check_whole("version", version, 1, MAX_VERSION)

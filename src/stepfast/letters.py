@@ -8,10 +8,11 @@ from typing import Any
 from stepfast.base import AppBase
 from stepfast.bulk import BulkAnswer, change_pages, pages_of_letters, summed
 from stepfast.control import Asked, asked, changed_or_raise, retry_command
-from stepfast.filters import letter_filter, place
+from stepfast.filters import letter_filter, page_size, place
 from stepfast.kernel.commands import Changed, Discard
 from stepfast.kernel.errors import NotFound
 from stepfast.kernel.ids import parse_run_id
+from stepfast.kernel.texts import check_optional_text
 from stepfast.kernel.views import LetterFilter, LetterView
 
 Views = list[LetterView]
@@ -31,12 +32,12 @@ class DeadLetters:
         self, /, *, resolved: bool = False, limit: int = 100, cursor: str | None = None, **filters: Any
     ) -> Views:
         """A page of dead letters, newest run first; the run id of the last one is the cursor of the next page."""
-        where = letter_filter(**filters)._replace(resolved=resolved, limit=limit, before=place(cursor))
+        where = letter_filter(**filters)._replace(resolved=resolved, limit=page_size(limit), before=place(cursor))
         return await self._app._open_parts().store.dead_letters(where)
 
     async def get(self, run_id: str, *, tenant: str | None = None) -> LetterView:
         """The newest dead letter of a run, also one that somebody has seen to."""
-        where = LetterFilter(tenant=tenant, run_id=parse_run_id(run_id), resolved=True)
+        where = LetterFilter(tenant=check_optional_text("tenant", tenant), run_id=parse_run_id(run_id), resolved=True)
         letters = await self._app._open_parts().store.dead_letters(where)
         if not letters:
             raise NotFound(f"Run {run_id} is no dead letter. List those with `stepfast dead-letters list`.")

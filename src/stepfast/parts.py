@@ -23,7 +23,7 @@ from stepfast.kernel.states import ENDED as ENDED_STATES
 from stepfast.kernel.states import RunState
 from stepfast.kernel.views import OutcomeView
 from stepfast.listening import Listeners, RunEvent
-from stepfast.runs import Run
+from stepfast.runs import Origin, Run
 from stepfast.starts import StartAnswer
 from stepfast.worker.settings import WorkerSettings
 from stepfast.worker.single import SingleWorker
@@ -120,7 +120,7 @@ class Parts:
         started, holder = await self._starter.start(run)
         if not started.fresh:
             return self.handle(started.run_id, known_here=False)
-        handle._code = definition.code
+        handle._code, handle._origin = definition.code, Origin(run.thread_id, run.subject)
         self._tell_queued(started)
         if started.token is None:
             self._announce(run.queue)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Generator, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from stepfast.control import Asked, asked, changed_or_raise, rerun_command, retry_command
 from stepfast.engine.results import Results
@@ -14,9 +14,19 @@ from stepfast.kernel import reasons
 from stepfast.kernel.blobs import is_reference
 from stepfast.kernel.commands import Cancel, Changed, Pause, Request, Resume
 from stepfast.kernel.durations import Duration, span_ms
-from stepfast.kernel.errors import IllegalMove, Invalid, NotFound, RunCancelled, RunFailed, StepfastError, WaitTimeout
+from stepfast.kernel.errors import (
+    IllegalMove,
+    Invalid,
+    NotFound,
+    RunCancelled,
+    RunFailed,
+    StepfastError,
+    WaitTimeout,
+    WrongCall,
+)
 from stepfast.kernel.exchange import Delivered, Delivery
 from stepfast.kernel.ids import RunId
+from stepfast.kernel.numbers import check_whole
 from stepfast.kernel.ports import Store
 from stepfast.kernel.states import RunState, check_move
 from stepfast.kernel.texts import check_optional_text, check_text
@@ -30,6 +40,7 @@ from stepfast.workflows.wait_calls import SIGNAL
 T = TypeVar("T")
 
 EVENTS_A_PAGE = 1_000
+MAX_SEQ = 2**31 - 1
 
 
 class Home(Protocol):
@@ -53,6 +64,13 @@ class Home(Protocol):
         ...
 
 
+class Origin(NamedTuple):
+    """What a run was started with, and never changes."""
+
+    thread_id: str | None
+    subject: str | None
+
+
 class Run(Generic[T]):
     """One durable execution of a workflow."""
 
@@ -63,14 +81,25 @@ class Run(Generic[T]):
         self._tenant = tenant
         self._watch = home.results.watch(run_id)
         self._known_here = known_here
-        # Set by the app that started the run, so that its result needs no further read.
+        # Set by the app that started the run, so that its result and these need no further read.
         self._code = ""
+        self._origin: Origin | None = None
 
     def __repr__(self) -> str:
         return f"<run {self.id}>"
 
     def __await__(self) -> Generator[Any, None, T]:
         return self.result().__await__()
+
+    @property
+    def thread_id(self) -> str | None:
+        """The thread that the run belongs to; known of a run that was started here, or has been asked `info()`."""
+        return self._known_origin("thread_id").thread_id
+
+    @property
+    def subject(self) -> str | None:
+        """What the run is about; known as `thread_id` is."""
+        return self._known_origin("subject").subject
 
     async def result(self, timeout: Duration | None = None) -> T:
         """What the workflow returned; raises RunFailed, RunCancelled, or WaitTimeout after the timeout.
@@ -93,6 +122,7 @@ class Run(Generic[T]):
         view = await self._store.run(self._tenant, self._run_id)
         if view is None:
             raise self._not_found()
+        self._origin = Origin(view.thread_id, view.subject)
         return view
 
     async def steps(self) -> list[StepView]:
@@ -102,6 +132,7 @@ class Run(Generic[T]):
 
     async def history(self, after: int = 0, limit: int = 1_000) -> list[EventView]:
         """The run's events after number `after`."""
+        after, limit = check_whole("after", after, 0, MAX_SEQ), check_whole("limit", limit, 1)
         await self.info()
         return await self._store.events(self._run_id, after, limit)
 
@@ -126,20 +157,23 @@ class Run(Generic[T]):
         value: Any = None,
         *,
         key: str | None = None,
+        reason: str | None = None,
         actor: str | None = None,
     ) -> None:
         """Send something to the run; it is on disk when this returns, and kept until the run's code takes it."""
+        check_text("The signal's name", name)
         codec = ValueCodec(Any if value is None else type(value), f"The value of signal {name!r}")
         text = codec.encode(value)
         delivery = Delivery(
             run_id=self._run_id,
             tenant=self._tenant,
             kind=SIGNAL,
-            name=check_text("The signal's name", name),
+            name=name,
             value=await self._kept(text),
             actor=check_optional_text("actor", actor),
             key=check_optional_text("key", key),
             digest=digest(f"{self.id}:{name}:{text}"),
+            reason=check_optional_text("reason", reason),
         )
         delivered = await self._store.deliver(delivery)
         if delivered.state is None:
@@ -216,6 +250,13 @@ class Run(Generic[T]):
         if len(text) <= self._home.values.threshold:
             return text
         return await self._home.values.keep((await self.info()).tenant, self._run_id, text)
+
+    def _known_origin(self, name: str) -> Origin:
+        if self._origin is None:
+            raise WrongCall(
+                f"The {name} of run {self.id} is not known before the run is read: `await run.info()` first."
+            )
+        return self._origin
 
     def _not_found(self) -> NotFound:
         return NotFound(f"Run {self.id} not found. List runs with `stepfast runs list`.")

@@ -14,8 +14,11 @@ from typing import Any, NamedTuple
 from stepfast.base import AppBase
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.ids import parse_run_id
+from stepfast.kernel.numbers import check_whole
+from stepfast.kernel.ports import Clock
 from stepfast.kernel.states import ENDED, RunState
-from stepfast.kernel.views import OutcomeView, WorkerView
+from stepfast.kernel.texts import shown
+from stepfast.kernel.views import OutcomeView
 from stepfast.log import Log
 from stepfast.parts import Parts
 from stepfast.worker.upkeep import UpkeepLoop
@@ -23,8 +26,9 @@ from stepfast.worker.worker import Worker
 
 log = Log("serverless")
 
-# A live worker whose heartbeat failed sends the next one after a tenth of its interval.
-SETTLING_BEATS = 0.2
+# The longest pause between two heartbeats of a worker that lives, as a part of its lease.
+LONGEST_SILENCE = 0.5
+LOOKS_WHILE_SETTLING = 10
 
 
 class Handled(StrEnum):
@@ -78,6 +82,7 @@ class Serverless:
 
     async def process_available(self, max_runs: int = 100) -> Processed:
         """Take up to so many runs that are ready, and execute each until it ends or waits."""
+        check_whole("max_runs", max_runs, 1)
         ends: Counter[RunState] = Counter()
 
         def note(outcome: OutcomeView) -> None:
@@ -94,12 +99,14 @@ class Serverless:
         return Processed(worker.stats().runs_processed, ends.total() - failed, failed)
 
     async def upkeep(self) -> UpkeepDone:
-        """Make one pass that looks after what dead workers left behind; call it once a minute or so."""
+        """Make one pass that looks after what dead workers left behind; call it once a minute or so.
+
+        A worker that has been silent for longer than its lease gets half of it once more to be heard of, so that a call
+        which finds one takes that long.
+        """
         async with self._opened() as parts:
             settings, clock = self._app._settings, self._app._clock
-            if await _somebody_is_silent(parts):
-                # A database that was away makes everybody look dead: those who live get the time to say so.
-                await clock.sleep(round(settings.heartbeat_ms * SETTLING_BEATS))
+            await _settled(parts, clock)
             upkeep = UpkeepLoop(parts.store, clock, settings.upkeep_ms, settings.max_crashes)
             upkeep.change = parts.change
             report = await upkeep.make_pass()
@@ -129,8 +136,8 @@ def lambda_handler(app: AppBase) -> Callable[[Mapping[str, Any], object], dict[s
     """
     host = Serverless(app)
 
-    def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
-        if "Records" in event:
+    def handler(event: Any, context: object) -> dict[str, Any]:
+        if isinstance(event, Mapping) and "Records" in event:
             return asyncio.run(_handle_batch(host, event["Records"]))
         return {"result": str(asyncio.run(host.handle(_run_id_in(event))))}
 
@@ -153,7 +160,7 @@ def _run_id_in(message: object) -> str:
         message = json.loads(message)
     run_id = message.get("run_id") if isinstance(message, Mapping) else message
     if not isinstance(run_id, str):
-        raise Invalid(f"The message {message!r} names no run: send a run id, or an object with `run_id`.")
+        raise Invalid(f"The message {shown(message)} names no run: send a run id, or an object with `run_id`.")
     return run_id
 
 
@@ -168,13 +175,22 @@ async def _until_done(worker: Worker) -> None:
         spent.cancel()
 
 
-async def _somebody_is_silent(parts: Parts) -> bool:
+async def _settled(parts: Parts, clock: Clock) -> None:
+    """A database that was away, or a clock that jumped, makes everybody look dead: who lives gets time to say so."""
+    patience_ms = await _silent_for(parts)
+    for _ in range(LOOKS_WHILE_SETTLING):
+        if not patience_ms:
+            return
+        await clock.sleep(max(round(patience_ms / LOOKS_WHILE_SETTLING), 1))
+        patience_ms = patience_ms if await _silent_for(parts) else 0
+
+
+async def _silent_for(parts: Parts) -> float:
+    """How long to wait for the workers whose lease is over; 0 when there are none."""
     now = await parts.store.now()
-
-    def is_silent(worker: WorkerView) -> bool:
-        return worker.dead_at is None and now - worker.seen_at > worker.lease_ms
-
-    return any(is_silent(worker) for worker in await parts.store.workers())
+    alive = [worker for worker in await parts.store.workers() if worker.dead_at is None]
+    silent = [worker for worker in alive if now - worker.seen_at > worker.lease_ms]
+    return max((worker.lease_ms * LONGEST_SILENCE for worker in silent), default=0)
 
 
 def _handled(state: RunState) -> Handled:

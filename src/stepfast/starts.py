@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -10,14 +9,16 @@ from stepfast.kernel.decisions import NewRun
 from stepfast.kernel.durations import Duration, span_ms
 from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.kernel.ids import RunId
-from stepfast.kernel.texts import check_optional_text, check_text
+from stepfast.kernel.numbers import check_whole
+from stepfast.kernel.texts import check_optional_text, check_text, check_texts, shown
 from stepfast.runs import Run
-from stepfast.workflows.codec import digest
+from stepfast.workflows.codec import ValueCodec, digest
 from stepfast.workflows.functions import AnyWorkflow, Workflow
 
 MAX_PRIORITY = 1_000_000
 PAGE_RUNS = 1_000
 PAGE_BYTES = 4 * 1024 * 1024
+METADATA = ValueCodec(Any, "The metadata")
 
 
 class Start:
@@ -31,6 +32,11 @@ class Start:
         self.options = options
 
 
+def check_start(request: object) -> None:
+    if not isinstance(request, Start):
+        raise Invalid(f"{shown(request)} is no Start; write Start(workflow, ...) for each of many starts.")
+
+
 class StartAnswer(NamedTuple):
     """What became of one of many starts: a new run, the run that its key had started before, or an error."""
 
@@ -39,48 +45,52 @@ class StartAnswer(NamedTuple):
     error: StepfastError | None = None
 
 
+class Options(NamedTuple):
+    """What a start says apart from the workflow's own arguments."""
+
+    tenant: str | None = None
+    key: str | None = None
+    queue: str | None = None
+    priority: int = 0
+    delay: Duration | None = None
+    tags: Iterable[str] | None = None
+    metadata: Mapping[str, Any] | None = None
+    thread_id: str | None = None
+    subject: str | None = None
+    correlation_id: str | None = None
+    actor: str | None = None
+    arguments: Mapping[str, Any] | None = None
+    """Keywords of the workflow too: for parameters that have the name of an option."""
+
+
 def new_run(
-    definition: Workflow,
-    run_id: RunId,
-    args: tuple[Any, ...],
-    /,
-    *,
-    tenant: str = "default",
-    key: str | None = None,
-    queue: str | None = None,
-    priority: int = 0,
-    delay: Duration | None = None,
-    tags: Iterable[str] | None = None,
-    metadata: Mapping[str, Any] | None = None,
-    thread_id: str | None = None,
-    subject: str | None = None,
-    correlation_id: str | None = None,
-    actor: str | None = None,
-    **kwargs: Any,
+    definition: Workflow, run_id: RunId, home_tenant: str, args: tuple[Any, ...], given: Mapping[str, Any]
 ) -> NewRun:
-    """A run as it will be stored; whatever does not fit is refused here."""
-    arguments = definition.arguments
-    text, _ = arguments.restore(arguments.bind(args, kwargs))
+    """A run as it will be stored, `given` being options and keywords; whatever does not fit is refused here."""
+    options = Options(**{name: value for name, value in given.items() if name in Options._fields})
+    keywords = _keywords(definition, options, {name: given[name] for name in given.keys() - set(Options._fields)})
+    _refuse_shadowed(definition, len(args), keywords, given)
+    text, _ = definition.arguments.restore(definition.arguments.bind(args, keywords))
     return NewRun(
         run_id=run_id,
-        tenant=check_text("tenant", tenant),
+        tenant=check_text("tenant", home_tenant if options.tenant is None else options.tenant),
         workflow=definition.name,
         version=definition.version,
         kind="workflow",
-        queue=check_text("queue", queue or definition.queue),
+        queue=check_text("queue", options.queue or definition.queue),
         code=definition.code,
-        priority=_check_priority(priority or definition.priority),
+        priority=check_whole("priority", options.priority or definition.priority, -MAX_PRIORITY, MAX_PRIORITY),
         input=text,
         digest=digest(f"{definition.name}:{text}"),
-        key=check_optional_text("key", key),
-        delay_ms=0 if delay is None else span_ms(delay, "delay"),
+        key=check_optional_text("key", options.key),
+        delay_ms=0 if options.delay is None else span_ms(options.delay, "delay"),
         timeout_ms=definition.timeout_ms,
-        actor=check_optional_text("actor", actor),
-        correlation_id=check_optional_text("correlation_id", correlation_id),
-        thread_id=check_optional_text("thread_id", thread_id),
-        subject=check_optional_text("subject", subject),
-        tags=tuple(sorted({check_text("tag", tag) for tag in tags or ()})),
-        metadata=_metadata_text(metadata),
+        actor=check_optional_text("actor", options.actor),
+        correlation_id=check_optional_text("correlation_id", options.correlation_id),
+        thread_id=check_optional_text("thread_id", options.thread_id),
+        subject=check_optional_text("subject", options.subject),
+        tags=tuple(sorted(set(check_texts("tags", options.tags or ())))),
+        metadata=_metadata_text(options.metadata),
     )
 
 
@@ -98,16 +108,30 @@ def pages(asked: Iterable[NewRun | StepfastError]) -> Iterator[list[NewRun | Ste
         yield page
 
 
-def _check_priority(priority: object) -> int:
-    if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) > MAX_PRIORITY:
-        raise Invalid(f"priority is {priority!r}; use a whole number between -{MAX_PRIORITY:,} and {MAX_PRIORITY:,}.")
-    return priority
+def _keywords(definition: Workflow, options: Options, kwargs: dict[str, Any]) -> dict[str, Any]:
+    if options.arguments is None:
+        return kwargs
+    arguments = _check_mapping("arguments", options.arguments)
+    if twice := arguments.keys() & kwargs.keys():
+        raise Invalid(f"workflow {definition.name!r}: {min(twice)!r} is given twice, in `arguments` and as a keyword.")
+    return {**arguments, **kwargs}
+
+
+def _refuse_shadowed(definition: Workflow, positional: int, keywords: dict[str, Any], given: Mapping[str, Any]) -> None:
+    """Say how a parameter is given that has the name of an option, where the option was given instead."""
+    for name in definition.arguments.missing(positional, keywords):
+        if given.get(name) is not None:
+            raise Invalid(
+                f"workflow {definition.name!r} needs a value for its parameter {name!r}, and {name}= is an option of "
+                f'every start. Give the parameter by its position, or as arguments={{"{name}": ...}}.'
+            )
+
+
+def _check_mapping(what: str, given: object) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        raise Invalid(f"{what} is {shown(given)}; give a dict.")
+    return dict(given)
 
 
 def _metadata_text(metadata: Mapping[str, Any] | None) -> str | None:
-    if metadata is None:
-        return None
-    try:
-        return json.dumps(dict(metadata), allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise Invalid(f"metadata cannot be stored as JSON: {error}. Give plain values only.") from None
+    return None if metadata is None else METADATA.encode(_check_mapping("metadata", metadata))

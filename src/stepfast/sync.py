@@ -152,6 +152,16 @@ class Run(Generic[T]):
         """What the workflow returned; raises RunFailed, RunCancelled, or WaitTimeout after the timeout."""
         return self._portal.call(lambda: self._inner.result(timeout))
 
+    @property
+    def thread_id(self) -> str | None:
+        """The thread that the run belongs to; known of a run that was started here, or has been asked `info()`."""
+        return self._inner.thread_id
+
+    @property
+    def subject(self) -> str | None:
+        """What the run is about; known as `thread_id` is."""
+        return self._inner.subject
+
     info = blocking(AsyncRun.info)
     steps = blocking(AsyncRun.steps)
     history = blocking(AsyncRun.history)

@@ -9,6 +9,7 @@ from typing import Self
 from stepfast.base import AppBase
 from stepfast.kernel.durations import Duration, span_ms
 from stepfast.kernel.errors import Invalid, StepfastError, WorkerNotFound
+from stepfast.kernel.texts import shown
 from stepfast.kernel.views import WorkerView
 from stepfast.log import Log
 from stepfast.stores.urls import without_password
@@ -122,5 +123,7 @@ class Workers:
             ids = ", ".join(view.worker_id for view in live)
             raise Invalid(f"Several live workers are called {worker!r}: say which by its id: {ids}.")
         if not found:
-            raise WorkerNotFound(f"Worker {worker!r} not found. List those there are with `stepfast workers list`.")
+            raise WorkerNotFound(
+                f"Worker {shown(worker)} not found. List those there are with `stepfast workers list`."
+            )
         return live[0] if live else max(found, key=lambda view: view.seen_at)

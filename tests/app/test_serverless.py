@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from stepfast import Invalid, NotFound, Retry, RunState, StepfastError, receive, step, workflow
+from stepfast import Invalid, NotFound, Retry, RunState, StepfastError, receive, serverless, step, workflow
 from stepfast.serverless import Handled, lambda_handler
 from tests.support.apps import QUICK, app_on
 from tests.support.following import until
@@ -114,7 +114,7 @@ async def test_no_more_runs_are_processed_than_asked_for(client):
     assert [(await run.info()).state for run in runs].count(RunState.PENDING) == 1
 
 
-async def test_upkeep_gives_back_what_a_dead_worker_held(database, monkeypatch):
+async def test_upkeep_gives_back_what_a_dead_worker_held(database):
     begun = asyncio.Event()
 
     @step
@@ -126,15 +126,44 @@ async def test_upkeep_gives_back_what_a_dead_worker_held(database, monkeypatch):
     async def hanging() -> None:
         await hang()
 
-    monkeypatch.setenv("STEPFAST_LEASE", "500ms")
     host = app_on(database, WORKFLOWS, worker=False).serverless()
-    async with app_on(database, [hanging], worker=replace(QUICK, upkeep_ms=3_600_000)) as other:
+    async with app_on(
+        database, [hanging], worker=replace(QUICK, heartbeat_ms=600_000, lease_ms=10**7, upkeep_ms=3_600_000)
+    ) as other:
         run = await other.start(hanging)
         await begun.wait()
-        # As if its last heartbeat had been long ago, and none came since.
-        await execute(database, "update stepfast.worker set seen_at = 0, lease_ms = 1")
+        await has_beaten(other)
+        await execute(database, "update stepfast.worker set seen_at = 0, lease_ms = 100")
         assert (await host.upkeep()).stale_released == 1
         assert (await run.info()).worker_id is None
+
+
+async def has_beaten(app) -> str:
+    """Wait for the first heartbeat of an app's worker, which comes right behind its start."""
+
+    async def beaten() -> str | None:
+        (worker,) = await app.workers.list()
+        return worker.worker_id if worker.seen_at > worker.started_at else None
+
+    return await until(beaten)
+
+
+async def buried_by_upkeep_after_a_jump_of_the_clock(database, client) -> bool:
+    """Whether a worker that beats every half second is buried when its last heartbeat looks old."""
+    async with app_on(database, [say]) as other:
+        worker_id = await has_beaten(other)
+        await execute(database, "update stepfast.worker set seen_at = seen_at - 1000000")
+        await client.serverless().upkeep()
+        return (await other.workers.get(worker_id)).dead_at is not None
+
+
+async def test_upkeep_buries_nobody_who_still_beats(database, client):
+    assert not await buried_by_upkeep_after_a_jump_of_the_clock(database, client)
+
+
+async def test_the_broken_twin_that_does_not_wait_for_a_beat_buries_a_live_worker(database, client, monkeypatch):
+    monkeypatch.setattr(serverless, "LONGEST_SILENCE", 0)
+    assert await buried_by_upkeep_after_a_jump_of_the_clock(database, client)
 
 
 async def test_upkeep_with_nothing_to_do_counts_nothing(client):

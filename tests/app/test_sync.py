@@ -52,7 +52,8 @@ def test_lists_answer_as_they_do_elsewhere(app):
     [answer] = app.start_many([Start(say, "hello")])
     assert answer.run.result(timeout="30s") == "hello"
     assert [view.run_id for view in app.runs("say")] == [answer.run.id]
-    assert (app.dead_letters.list(), len(app.workers.list()), app.codes()) == ([], 1, ["patient@1", "say@1"])
+    assert (app.dead_letters.list(), len(app.workers.list())) == ([], 1)
+    assert {"patient@1", "say@1"} <= set(app.codes())
 
 
 def test_pages_are_an_iterator(app):

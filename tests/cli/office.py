@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -38,5 +40,16 @@ async def asking(tenant: str = "nobody") -> str:
     return f"{await receive('approval', str)} of {tenant}"
 
 
-WORKFLOWS: list[Any] = [checkout, failing, asking]
+@dataclass
+class Bill:
+    cents: int
+    due: datetime
+
+
+@workflow
+async def billing(bill: Bill) -> int:
+    return bill.cents
+
+
+WORKFLOWS: list[Any] = [checkout, failing, asking, billing]
 app = Stepfast(workflows=WORKFLOWS)

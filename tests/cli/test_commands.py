@@ -132,7 +132,7 @@ def test_migrate_says_what_it_applied(empty_database):
 
 def test_migrate_a_second_time_changes_nothing(empty_database):
     stepfast("migrate", "--database", empty_database)
-    assert stepfast("migrate", "--database", empty_database).stdout == "The schema is up to date.\n"
+    assert stepfast("migrate", "--database", empty_database).stdout.endswith("is up to date.\n")
 
 
 def test_migrate_answers_in_json_alone(empty_database):
@@ -168,3 +168,20 @@ def test_the_demo_shows_what_it_promises(demo, promised):
 
 def test_a_database_is_shown_without_its_password():
     assert without_password("postgresql://me:secret@host/db") == "postgresql://me:***@host/db"
+
+
+SHOP_WITH_A_DATABASE = """
+from stepfast import Stepfast, workflow
+
+@workflow
+def sell() -> int:
+    return 1
+
+app = Stepfast("sqlite:///shop.db", workflows=[sell])
+"""
+
+
+def test_migrate_means_the_database_of_the_app_that_is_named(tmp_path):
+    (tmp_path / "shop.py").write_text(SHOP_WITH_A_DATABASE)
+    done = stepfast("migrate", "--app", f"{tmp_path}/shop.py:app", cwd=tmp_path)
+    assert (done.returncode, "to sqlite:///shop.db" in done.stdout, (tmp_path / "shop.db").exists()) == (0, True, True)

@@ -73,6 +73,7 @@ async def test_workflows_are_those_of_the_app_and_of_living_workers(database, cl
     assert [(each["name"], each["in_app"], each["workers"]) for each in of_workers] == [("checkout", False, 1)]
     assert [(each["name"], each["in_app"], each["workers"]) for each in of_both] == [
         ("asking", True, 0),
+        ("billing", True, 0),
         ("checkout", True, 1),
         ("failing", True, 0),
     ]

@@ -97,7 +97,7 @@ async def test_ctrl_c_gives_the_run_back(database):
 
 MISTAKES = {
     "no file": ("absent.py", "absent.py cannot be imported"),
-    "several workflows": (OFFICE, "has several workflows (asking, checkout, failing)"),
+    "several workflows": (OFFICE, "has several workflows (asking, billing, checkout, failing)"),
     "a wrong name": (f"{OFFICE}:chekout", "Did you mean 'checkout'?"),
     "no workflow": ("tests.support.empty", "has no workflow"),
 }

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from stepfast import RunState
 from tests.cli.invoking import OFFICE
 from tests.cli.office import WORKFLOWS, asking, checkout
 from tests.support.apps import app_on
+
+TYPED = '{"bill": {"cents": 5, "due": "2026-03-01T12:00:00Z"}}'
 
 INPUTS = {
     "an array is positional": ('["a", 5]', {"order": "a", "cents": 5}),
@@ -131,3 +135,29 @@ async def test_execute_refuses_a_run_that_has_ended(client, office):
     await run.cancel()
     done = await office("runs", "execute", run.id, "--app", OFFICE)
     assert (done.code, (await run.info()).state) == (4, RunState.CANCELLED)
+
+
+async def test_the_input_is_read_by_the_types_of_the_workflow(office, tmp_path):
+    done = await office("runs", "start", "billing", TYPED, "--app", OFFICE)
+    assert (await office.json("runs", "show", done.out.strip()))["input"] == json.loads(TYPED)
+
+
+async def test_an_input_that_does_not_fit_its_type_is_refused_with_its_place(office):
+    done = await office("runs", "start", "billing", '{"bill": {"cents": "many"}}', "--app", OFFICE)
+    assert (done.code, "bill.cents: Input should be a valid integer" in done.err) == (2, True)
+
+
+UNREADABLE = {"nan": "NaN", "a number of 5,000 digits": "1" * 5_000, "nested deeply": "[" * 100_000}
+
+
+@pytest.mark.parametrize("text", UNREADABLE.values(), ids=UNREADABLE)
+async def test_an_input_that_json_does_not_have_is_refused(office, text):
+    done = await office("runs", "start", "checkout", text, "--app", OFFICE)
+    assert (done.code, done.out, done.err.startswith("E-VAL-001: The input ")) == (2, "", True)
+
+
+async def test_a_signal_keeps_its_reason(office):
+    run_id = (await office("runs", "start", "asking", "--app", OFFICE)).out.strip()
+    await office("runs", "signal", run_id, "approval", '"yes"', "--reason", "she called")
+    events = (await office.json("runs", "events", run_id))["items"]
+    assert events[-1]["data"]["reason"] == "she called"

@@ -6,6 +6,7 @@ from stepfast import receive, workflow
 from stepfast.testing import engine
 from tests.cli.invoking import OFFICE
 from tests.cli.office import asking, charge
+from tests.support.apps import app_on
 
 
 @workflow(name="asking")
@@ -25,7 +26,7 @@ async def test_code_that_fits_ends_with_zero(office, database):
     await waiting_run(database, asking)
     done = await office("workflows", "check", "--app", OFFICE)
     assert (done.code, done.out) == (0, "")
-    assert done.err == "1 open runs checked, 0 would not go on with this code.\n"
+    assert done.err == "1 open run checked, 0 would not go on with this code.\n"
 
 
 async def test_code_that_does_not_fit_ends_with_one_and_names_run_step_and_what_to_do(office, database):
@@ -47,3 +48,12 @@ async def test_a_program_gets_it_as_json(office, database):
     assert done.json["verdicts"] == {"fits": 0, "added_step": 0, "mismatch": 1, "unknown_code": 0}
     (run,) = done.json["runs"]
     assert (run["run_id"], run["step"], run["verdict"]) == (run_id, "charge#1", "mismatch")
+
+
+async def test_the_runs_of_all_tenants_are_checked_unless_one_is_named(office, database):
+    async with app_on(database, [asking], worker=False) as app:
+        for tenant in ("acme", "bolt"):
+            await app.start(asking, tenant=tenant)
+    everybody = await office("workflows", "check", "--app", OFFICE)
+    one = await office("workflows", "check", "--app", OFFICE, "--tenant", "acme")
+    assert [done.err.partition(" open")[0] for done in (everybody, one)] == ["2", "1"]

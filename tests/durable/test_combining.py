@@ -162,6 +162,33 @@ async def test_a_def_workflow_that_computes_within_a_timeout_is_not_parked(datab
         assert "waiting" not in [event.type for event in await run.history()]
 
 
+async def test_a_def_workflow_that_computes_beside_what_lost_its_race_is_not_parked(database):
+    gate, reached = threading.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    async def tidying() -> None:
+        try:
+            await receive("never")
+        finally:
+            await sleep("1h")
+
+    @workflow
+    def flow() -> int:
+        race.sync(slow=tidying, quick=lambda: triple(1))
+        loop.call_soon_threadsafe(reached.set)
+        gate.wait()
+        return triple.sync(2)
+
+    async with app_on(database, [flow]) as app:
+        run = await app.start(flow)
+        await reached.wait()
+        for _ in range(20):
+            await run.info()
+        gate.set()
+        assert await run == 6
+        assert "waiting" not in [event.type for event in await run.history()]
+
+
 @pytest.mark.parametrize("name", ["each", "race"])
 async def test_the_wrong_form_of_a_combinator_names_the_right_one(database, name):
     forms: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from stepfast import Retry, RunState, WaitTimeout, race, receive, sleep, step, timeout, workflow
+from stepfast import Retry, RunFailed, RunState, WaitTimeout, race, receive, sleep, step, timeout, workflow
 from stepfast.engine.clock import SystemClock
 from stepfast.kernel.ids import RunId
 from stepfast.stores.urls import store_for
@@ -314,3 +314,13 @@ async def test_a_wait_that_lost_a_race_before_a_crash_is_closed_by_the_next_hold
         await store.close()
         let_go.set()
         assert await app.get(run.id).result() == "paid"
+
+
+async def test_code_that_waits_for_what_nothing_can_bring_fails_instead_of_hanging(database):
+    @workflow
+    async def waits_for_ever() -> None:
+        await asyncio.Event().wait()
+
+    async with app_on(database, [waits_for_ever]) as app:
+        with pytest.raises(RunFailed, match="no durable call can bring"):
+            await (await app.start(waits_for_ever)).result(timeout="20s")

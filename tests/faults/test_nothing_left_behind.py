@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import pytest
 
-from stepfast import step, workflow
+from stepfast import step, sync, testing, workflow
 from stepfast.worker.heartbeat import Heartbeat
-from tests.support.apps import app_on
+from stepfast.workflows.functions import AnyWorkflow
+from tests.support.apps import QUICK, app_on
 
 CYCLES = 20
 
@@ -46,7 +47,7 @@ async def unfinished() -> None:
     await never_ends()
 
 
-WORKFLOWS = [finished, unfinished]
+WORKFLOWS: list[AnyWorkflow] = [finished, unfinished]
 
 
 class Belongings(NamedTuple):
@@ -118,7 +119,47 @@ async def with_a_worker_of_its_own(database: str) -> None:
         await worker.stop()
 
 
+async def with_commands(database: str) -> None:
+    begun.clear()
+    async with app_on(database, WORKFLOWS) as app:
+        run = await app.start(unfinished)
+        await begun.wait()
+        await run.pause()
+        await run.resume()
+        await run.cancel()
+        await run.rerun()
+        await run.cancel()
+
+
+async def with_a_serverless_host(database: str) -> None:
+    async with app_on(database, WORKFLOWS, worker=False) as client:
+        run = await client.start(finished, "a")
+        await client.start(finished, "b")
+    host = app_on(database, WORKFLOWS).serverless()
+    assert await host.handle(run.id) == "completed"
+    assert (await host.process_available()).succeeded == 1
+    await host.upkeep()
+
+
+async def with_a_blocking_app(database: str) -> None:
+    def block() -> None:
+        with sync.Stepfast(database, workflows=WORKFLOWS, worker=QUICK) as app:
+            assert app.start(finished, "a").result(timeout="10s") == "a"
+
+    await asyncio.to_thread(block)
+
+
+async def with_an_engine_for_tests(database: str) -> None:
+    async with testing.engine(workflows=WORKFLOWS, database=database) as engine:
+        run = await engine.start(finished, "a")
+        assert await engine.result(run) == "a"
+
+
 LIVES = [
+    with_commands,
+    with_a_serverless_host,
+    with_a_blocking_app,
+    with_an_engine_for_tests,
     with_finished_runs,
     with_an_unfinished_run,
     with_a_cancelled_waiter,

@@ -2,7 +2,9 @@
 
 Called as `python -m tests.faults.victim OPTIONS` with a JSON object: database, trace, start (how many runs to start),
 die_after (how many bodies run before it dies), die_at (run number and step number), wait_at (the same: the body waits
-there for the file `gate`), broken (a guard to take out).
+there for the file `gate`), linger (seconds that each body takes), die_when ("started": right behind the commit of its
+starts), deaf (no hints come or go),
+broken (a guard to take out).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Any
 
 from stepfast import Stepfast, step, workflow
 from stepfast.engine.committer import Committer
+from stepfast.engine.hints import Hints
 from stepfast.kernel.decisions import Decision
 from stepfast.kernel.exchange import Saving
 from tests.support.apps import QUICK
@@ -34,6 +37,8 @@ async def work(number: int, index: int) -> int:
         os.kill(os.getpid(), signal.SIGKILL)
     if OPTIONS.get("wait_at") == [number, index]:
         await asyncio.to_thread(wait_for_file, Path(OPTIONS["gate"]))
+    if "linger" in OPTIONS:
+        await asyncio.to_thread(threading.Event().wait, OPTIONS["linger"])
     return index
 
 
@@ -72,11 +77,31 @@ def acknowledge_before_the_commit() -> None:
     Committer._save_until_answered = forget  # type: ignore[method-assign]
 
 
+def send_and_hear_nothing() -> None:
+    """Hints between processes get lost."""
+    Hints.send = lambda self, topic: None  # type: ignore[method-assign]
+    Hints._heard = lambda self, topic: None  # type: ignore[method-assign]
+
+
+def die_behind_a_start(app: Stepfast) -> None:
+    """Die when runs are stored, before anybody hears of it."""
+    store: Any = app._parts.store if app._parts else None
+    start = store.start
+
+    async def start_and_die(*args: Any, **named: Any) -> None:
+        await start(*args, **named)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    store.start = start_and_die
+
+
 GUARDS = {"saved-before-seen": acknowledge_before_the_commit}
 
 
 async def main() -> None:
     async with Stepfast(OPTIONS["database"], workflows=[chain], worker=QUICK) as app:
+        if OPTIONS.get("die_when") == "started":
+            die_behind_a_start(app)
         await asyncio.gather(*(app.start(chain, number, key=str(number)) for number in range(OPTIONS.get("start", 0))))
         await asyncio.Event().wait()
 
@@ -85,4 +110,6 @@ if __name__ == "__main__":
     OPTIONS.update(json.loads(sys.argv[1]))
     if "broken" in OPTIONS:
         GUARDS[OPTIONS["broken"]]()
+    if OPTIONS.get("deaf"):
+        send_and_hear_nothing()
     asyncio.run(main())

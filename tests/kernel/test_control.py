@@ -38,7 +38,7 @@ SOME_COMMANDS = st.sampled_from([Cancel(), Pause(), Resume(), RetryRun(), Rerun(
 def locked(state=RunState.FAILED, **changes):
     task = None if state in ENDED else changes.pop("task", TaskState.READY)
     run = LockedRun(
-        RUN, "acme", "checkout", 2, "workflow", "{}", 1, state, task,
+        RUN, "acme", "checkout", 2, "workflow", "checkout@2", "{}", 1, state, task,
         hold=state is RunState.PAUSED, is_put_off=False, error=None, joins=None, is_awaited=False, has_letter=False,
         deadline_at=NOW,
     )  # fmt: skip

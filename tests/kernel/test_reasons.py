@@ -24,7 +24,7 @@ def view(state: RunState, **more: Any) -> RunView:
     known: dict[str, Any] = dict.fromkeys(RunView._fields)
     known |= {"run_id": RUN, "tenant": "default", "workflow": "checkout", "version": 3, "kind": "workflow"}
     known |= {"state": state, "generation": 1, "queue": "gpu", "priority": 0, "queued_at": NOW, "updated_at": NOW}
-    known |= {"token": 1, "crashes": 0, "claims": 0, "input": "{}"}
+    known |= {"token": 1, "crashes": 0, "claims": 0, "input": "{}", "code": "checkout@3"}
     return RunView(**{**known, **more})
 
 
@@ -131,8 +131,13 @@ def test_a_run_in_line_says_who_can_take_it(workers, sentence):
 
 
 def test_a_step_with_a_queue_of_its_own_needs_its_name_only():
-    run = view(RunState.PENDING, kind="step", workflow="render")
+    run = view(RunState.PENDING, kind="step", workflow="render", code="render")
     assert "No live worker has render." in why(run)
+
+
+def test_a_spread_step_needs_the_code_of_the_run_that_spread_it():
+    run = view(RunState.PENDING, kind="step", workflow="render", code="film@1")
+    assert "No live worker has film@1." in why(run)
 
 
 def test_a_suspect_says_why_it_waits_longer():
@@ -142,7 +147,7 @@ def test_a_suspect_says_why_it_waits_longer():
 def test_a_paused_run_says_who_paused_it_and_what_is_underneath():
     told = event("paused", "ann", reason="price check")
     text = why(view(RunState.PAUSED), wait(WaitKind.SIGNAL, "paid"), hold=True, told=told)
-    assert "It was paused by ann at 2025-06-15 15:06:40 UTC: price check" in text
+    assert "It was paused by ann at 2025-06-15 15:06:40 UTC: price check." in text
     assert "It waits for signal 'paid'." in text
 
 
@@ -154,7 +159,7 @@ def test_a_failed_run_says_with_what():
 
 def test_a_cancelled_run_says_by_whom():
     told = event("cancelled", "ann", reason="a mistake")
-    assert "It was cancelled by ann at 2025-06-15 15:06:40 UTC: a mistake" in why(
+    assert "It was cancelled by ann at 2025-06-15 15:06:40 UTC: a mistake." in why(
         view(RunState.CANCELLED, ended_at=NOW), told=told
     )
 

@@ -66,7 +66,7 @@ def test_arguments_that_equal_the_stored_ones_through_todays_types_fit():
 
 def test_a_call_that_moved_to_another_branch_finds_its_record_by_name_and_arguments():
     moved = record("1", "charge", 1, digest="same")
-    assert Replay([moved]).find(CallId("2", "charge", 1), "same", differs) is moved
+    assert Replay([moved]).find_elsewhere(CallId("2", "charge", 1), "same") is moved
 
 
 def test_a_call_that_was_never_recorded_has_none():
@@ -86,3 +86,19 @@ def test_an_end_that_leaves_out_recorded_steps_is_refused():
 
 def test_a_step_that_was_still_being_tried_may_be_left_out():
     check_all_claimed(Replay([record("", "charge", 1, state=StepState.PENDING)]))
+
+
+def test_what_was_made_behind_a_superseded_record_is_found_but_need_not_be_asked_for():
+    before, behind = record("", "charge", 1, seq=1), record("", "charge", 3, seq=3)
+    replay = Replay([before, behind])
+    assert replay.find(before.call, before.digest, differs) is before
+    assert replay.find(CallId("", "charge", 2), "d", differs) is None
+    assert replay.left_out() == []
+    check_all_claimed(replay)
+    assert replay.find(behind.call, behind.digest, differs) is behind
+
+
+def test_what_was_made_before_a_superseded_record_must_be_asked_for():
+    replay = Replay([record("", "charge", 1, seq=1), record("", "bill", 1, seq=3)])
+    with pytest.raises(NonDeterminism, match="charge#1"):
+        check_all_claimed(replay)

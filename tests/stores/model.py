@@ -41,6 +41,7 @@ class Model:
         self.workers: dict[WorkerId, Member] = {}
         self.keys: dict[Key, tuple[str, RunId, int]] = {}
         self.answers: dict[Key, Changed] = {}
+        self.states: dict[Key, RunState] = {}
         self.unjoined: dict[Joins, str] = {}
 
     def tasks(self) -> Iterator[Task]:
@@ -86,7 +87,7 @@ class Model:
             if first != run.run_id:
                 return Started(first, False, None, Instant(at))
         due_at = self.now + run.delay_ms
-        life = self.lives[run.run_id] = Life(run, self.now, run.version, run.input)
+        life = self.lives[run.run_id] = Life(run, self.now, run.version, run.code, run.input)
         task = life.task = Task(run, due_at - run.priority * PRIORITY_MS, TaskState.READY, self.now, run.code)
         task.deadline_at = None if run.timeout_ms is None else due_at + run.timeout_ms
         life.tell(EventType.QUEUED, 0)
@@ -236,10 +237,11 @@ class Model:
         life.ends.append(End(life.generation, then.state, len(life.events), task.token, self.now, then.error))
         life.supersede(then.superseded, following)
         life.causes[following] = then.cause
-        life.version, life.input = then.version, then.input
+        life.version, life.code, life.input = then.version, then.code, then.input
         self._close(life, list(life.waits))
         task.tries = task.tries + 1 if then.is_retry else 0
         task.generation, task.code, task.claims, task.crashes, task.strikes = following, then.code, 0, 0, 0
+        task.deadline_at = None if life.run.timeout_ms is None else self.now + then.delay_ms + life.run.timeout_ms
         task.give_back(self.now)
         self._put_off(life, then.delay_ms)
 
@@ -294,29 +296,28 @@ class Model:
         if life is None or delivery.tenant not in (None, life.run.tenant):
             return Delivered(None)
         task, before = life.task, life.state
+        place = ("", None) if task is None else (life.run.queue, task.worker_id)
+        key = (life.run.tenant, delivery.kind, delivery.key or "")
+        if delivery.key is not None and key in self.keys:
+            if self.keys[key][0] != delivery.digest:
+                raise KeyReused
+            return Delivered(self.states[key], *place)
         if task is None:
             return Delivered(before)
-        holder = task.worker_id
-        if not self._is_repeated(delivery, life.run.tenant):
-            task.wakes += 1
-            is_leased = task.state is TaskState.LEASED
-            life.inbox[task.wakes] = Mail(delivery.kind, delivery.name, self.now, not is_leased)
-            if not is_leased:
-                life.tell(EventType.SIGNALLED, task.token)
-            if any((w.wait.kind, w.wait.name) == (delivery.kind, delivery.name) for w in life.waits.values()):
-                task.wake(self.now)
-        return Delivered(before, life.run.queue, holder)
+        if delivery.key is not None:
+            self.keys[key], self.states[key] = (delivery.digest, delivery.run_id, self.now), before
+        self._put(delivery, life, task)
+        return Delivered(before, *place)
 
-    def _is_repeated(self, delivery: Delivery, tenant: str) -> bool:
-        if delivery.key is None:
-            return False
-        key = (tenant, delivery.kind, delivery.key)
-        if key not in self.keys:
-            self.keys[key] = (delivery.digest, delivery.run_id, self.now)
-            return False
-        if self.keys[key][0] != delivery.digest:
-            raise KeyReused
-        return True
+    def _put(self, delivery: Delivery, life: Life, task: Task) -> None:
+        task.wakes += 1
+        is_leased = task.state is TaskState.LEASED
+        life.inbox[task.wakes] = Mail(delivery.kind, delivery.name, self.now, not is_leased)
+        if not is_leased:
+            life.tell(EventType.SIGNALLED, task.token)
+            life.last_signal = task.wakes
+        if any((w.wait.kind, w.wait.name) == (delivery.kind, delivery.name) for w in life.waits.values()):
+            task.wake(self.now)
 
     def beat(self, worker_id: WorkerId) -> Beat:
         alive = self.is_alive(worker_id)

@@ -62,6 +62,7 @@ def locked(model: Model, life: Life) -> LockedRun:
         workflow=run.workflow,
         version=life.version,
         kind=run.kind,
+        code=life.code,
         input=life.input,
         generation=life.generation,
         state=life.state,
@@ -135,8 +136,9 @@ def _reopen(model: Model, life: Life, reopen: Reopen) -> None:
     run, following = life.run, life.generation + 1
     life.supersede(reopen.superseded, following)
     life.causes[following] = reopen.cause
-    life.version, life.input = reopen.version, reopen.input
+    life.version, life.code, life.input = reopen.version, reopen.code, reopen.input
     place = life.queued_at - run.priority * PRIORITY_MS
     task = Task(run, place, TaskState.READY, model.now, reopen.code, generation=following, token=life.token + 1)
     task.deadline_at = None if run.timeout_ms is None else model.now + run.timeout_ms
+    task.wakes = life.last_signal
     life.task = task

@@ -119,6 +119,7 @@ class Life:
     run: NewRun
     queued_at: int
     version: int
+    code: str
     input: str
     events: list[tuple[str, int, int]] = field(default_factory=list)
     records: list[Kept] = field(default_factory=list)
@@ -128,6 +129,7 @@ class Life:
     task: Task | None = None
     ends: list[End] = field(default_factory=list)
     letters: dict[int, Letter] = field(default_factory=dict)
+    last_signal: int = 0
 
     @property
     def generation(self) -> int:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from stepfast.kernel.commands import Cancel, Changed, Pause, Rerun, RetryRun
+from stepfast.kernel.commands import Cancel, Changed, Pause, Request, Rerun, RetryRun
 from stepfast.kernel.decisions import CallId, Continue
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import IllegalMove, NothingBefore, StepNotFound
@@ -150,6 +150,47 @@ async def test_a_reopened_run_has_a_deadline_of_its_own(harness):
     await harness.advance(5_000)
     await harness.change(run.run_id, RetryRun())
     assert await harness.task(run.run_id, "deadline_at") == (NOON + 6_000,)
+
+
+@pytest.mark.parametrize(("delay_ms", "deadline_at"), [(0, NOON + 1_500), (300, NOON + 1_800)])
+async def test_a_continued_run_has_a_deadline_of_its_own_from_when_it_is_due(harness, delay_ms, deadline_at):
+    run = await harness.held(timeout_ms=1_000)
+    await harness.advance(500)
+    await harness.save(continued(run, again(run, delay_ms=delay_ms)))
+    assert await harness.task(run.run_id, "deadline_at") == (deadline_at,)
+
+
+async def test_a_continued_run_without_a_timeout_has_no_deadline(harness):
+    run = await harness.held()
+    await harness.save(continued(run, again(run)))
+    assert await harness.task(run.run_id, "deadline_at") == (None,)
+
+
+@pytest.mark.parametrize("command", [RetryRun(), Rerun(), Rerun(version=3)], ids=["retry", "rerun", "other version"])
+async def test_a_spread_step_keeps_the_code_of_the_run_that_spread_it(harness, store, command):
+    run = await failed(harness, kind="step", workflow="render", code="order@1")
+    await harness.change(run.run_id, command)
+    assert await harness.task(run.run_id, "code") == ("order@1",)
+    assert (await store.run(None, run.run_id)).code == "order@1"
+
+
+async def test_a_workflow_that_is_reopened_with_another_version_needs_the_code_of_that(harness, store):
+    run = await failed(harness)
+    await harness.change(run.run_id, Rerun(version=3))
+    assert await harness.task(run.run_id, "code") == ("order@3",)
+    assert (await store.run(None, run.run_id)).code == "order@3"
+
+
+async def test_the_messages_of_a_reopened_run_are_numbered_on(harness, store):
+    run = await harness.held()
+    await harness.save(step(run), park(run, wait(2)))
+    for _ in range(2):
+        await store.deliver(Delivery(run.run_id, None, "signal", "paid", "1"))
+    (run,) = await harness.claim()
+    await harness.save(decide(run, records=(record("receive", 1),), taken=(1, 2)), fail(run, "receive#1"))
+    await harness.change(run.run_id, RetryRun())
+    await store.deliver(Delivery(run.run_id, None, "signal", "paid", "2"))
+    assert [(message.n, message.value) for message in (await store.look(run.run_id)).inbox] == [(3, "2")]
 
 
 async def test_a_run_without_a_timeout_has_no_deadline_when_reopened(harness):
@@ -423,3 +464,26 @@ async def test_a_parked_run_that_was_reopened_waits_for_nothing_of_its_past(harn
     await harness.change(run.run_id, Cancel())
     await harness.change(run.run_id, Rerun())
     assert await harness.sql("select run_id from stepfast.wait") == []
+
+
+async def test_a_page_of_reruns_of_long_runs_is_carried_out(harness, store):
+    """On PostgreSQL within the time that a statement has: it ended there when each run looked through all calls."""
+    await harness.enrol()
+    await harness.start_many(500)
+    runs = await harness.claim(room=500, burst=500)
+    charges = [record("charge", nth) for nth in range(20)]
+    for page in range(0, 500, 100):
+        await harness.save(*(decide(run, records=charges) for run in runs[page : page + 100]))
+    await harness.save(*(end(run) for run in runs))
+    answers = await store.change([Request(run.run_id, Rerun()) for run in runs])
+    assert {type(answer) for answer in answers} == {Changed}
+    assert await harness.sql("select superseded_by, count(*) from stepfast.step group by 1") == [(2, 10_000)]
+
+
+async def test_a_run_of_ten_thousand_steps_is_rerun_from_its_middle(harness, store):
+    """It took very long on SQLite when each call looked through all records."""
+    run = await harness.held()
+    await harness.save(decide(run, records=[record("charge", nth) for nth in range(10_000)]), end(run))
+    await harness.change(run.run_id, Rerun(from_step="5001"))
+    rows = await harness.sql("select superseded_by, count(*) from stepfast.step group by 1 order by 1 nulls first")
+    assert rows == [(None, 5_000), (2, 5_000)]

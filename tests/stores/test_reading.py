@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from stepfast.kernel.commands import Rerun
+from stepfast.kernel.decisions import Decision
 from stepfast.kernel.durations import Instant
+from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.states import ENDED, RunState
-from stepfast.kernel.views import RunFilter
-from tests.stores.harness import NOON, end, park, step, wait
+from stepfast.kernel.views import Progress, RunFilter
+from tests.stores.harness import NOON, decide, end, park, step, wait
 
 
 async def page(harness, **where) -> list[str]:
@@ -176,3 +179,35 @@ async def test_a_page_of_events_begins_after_a_number(harness, store):
 async def test_the_moment_is_the_stores(harness, store):
     await harness.advance(77)
     assert await store.now() == NOON + 77
+
+
+def told(run, done: int) -> Decision:
+    decision = decide(run, EventType.STEP_PROGRESS)
+    decision.events = (Event(EventType.STEP_PROGRESS, NOON, data=f'{{"done": {done}, "total": 3, "note": "x"}}'),)
+    return decision
+
+
+async def test_a_run_shows_what_it_last_said_of_its_progress(harness, store):
+    run = await harness.held()
+    await harness.save(told(run, 1), told(run, 2), step(run))
+    assert (await store.run("acme", run.run_id)).progress == Progress(2, 3, "x")
+
+
+async def test_a_run_that_said_nothing_has_no_progress(harness, store):
+    run = await harness.held()
+    await harness.save(step(run))
+    assert (await store.run("acme", run.run_id)).progress is None
+
+
+async def test_what_an_earlier_generation_said_is_no_progress_of_this_one(harness, store):
+    run = await harness.held()
+    await harness.save(told(run, 1), end(run))
+    await harness.change(run.run_id, Rerun())
+    assert (await store.run("acme", run.run_id)).progress is None
+
+
+async def test_a_progress_that_cannot_be_read_hurts_nobody(harness, store):
+    run = await harness.held()
+    await harness.save(told(run, 1))
+    await harness.sql("update stepfast.event set data = :junk where run_id = :run_id", junk="{", run_id=run.run_id)
+    assert (await store.run("acme", run.run_id)).progress is None

@@ -201,3 +201,10 @@ async def test_a_run_born_leased_is_among_the_holdings_of_its_worker(harness, st
     worker_id = await harness.enrol()
     started = await harness.start(holder="w1")
     assert [held.run_id for held in (await store.beat(worker_id)).holdings] == [started.run_id]
+
+
+async def test_the_first_event_of_a_run_says_what_brought_it_about(harness):
+    await harness.enrol()
+    await harness.start(holder="w1", causation_id="order-17", actor="ann")
+    events = await harness.sql("select type, causation_id, actor from stepfast.event order by seq")
+    assert events == [("queued", "order-17", "ann"), ("claimed", None, None)]

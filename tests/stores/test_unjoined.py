@@ -131,6 +131,23 @@ async def test_a_pass_looks_at_no_more_groups_than_its_limit(harness, store):
     assert [run_id for run_id, _, _ in await rows(harness)] == [families[2][0].run_id]
 
 
+async def test_a_pass_that_forgets_a_group_leaves_those_behind_its_limit_to_the_next(harness):
+    families = [await family(harness, children=1) for _ in range(2)]
+    for parent, _ in families:
+        await harness.save(end(parent))
+    await harness.change(families[0][1][0], Cancel())
+    assert [await unjoined(harness, limit=1) for _ in range(2)] == [[], families[1][1]]
+
+
+async def test_a_group_without_open_children_is_forgotten_beside_one_that_has_more_than_the_limit(harness):
+    families = [await family(harness, children=count) for count in (3, 1)]
+    for parent, _ in families:
+        await harness.save(end(parent))
+    await harness.change(families[1][1][0], Cancel())
+    assert await unjoined(harness, limit=2) == families[0][1][:2]
+    assert [run_id for run_id, _, _ in await rows(harness)] == [families[0][0].run_id]
+
+
 async def test_each_group_of_a_parent_counts_for_itself(harness):
     parent, first = await family(harness, children=1)
     second = [harness.new_run(joins=joins(parent, 2), queue="children")]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from stepfast.kernel.errors import RowsRefused
+from stepfast.kernel.commands import Rerun
+from stepfast.kernel.errors import KeyReused, RowsRefused
 from stepfast.kernel.exchange import Delivery, Saving
 from stepfast.kernel.states import RunState, WaitKind
 from tests.stores.harness import NOON, decide, end, hand_back, joins, park, step, wait
@@ -261,3 +264,54 @@ async def test_a_run_can_wait_for_code_again_after_something_else_woke_it(harnes
     await harness.advance(1_000)
     (run,) = await harness.claim()
     assert await harness.save(park(run, for_code)) == [Saving.SAVED]
+
+
+async def test_a_delivery_that_comes_again_is_answered_as_the_first_time(harness, store):
+    started = await harness.start()
+    await harness.enrol()
+    paid = Delivery(started.run_id, None, "signal", "paid", "1", key="k", digest="d")
+    first = await store.deliver(paid)
+    (run,) = await harness.claim()
+    again = await store.deliver(paid)
+    assert (first.state, again.state, len((await store.look(run.run_id)).inbox)) == (RunState.PENDING,) * 2 + (1,)
+
+
+async def test_a_delivery_that_comes_again_after_the_end_is_answered_as_the_first_time(harness, store):
+    run = await harness.held()
+    paid = Delivery(run.run_id, None, "signal", "paid", "1", key="k", digest="d")
+    first = await store.deliver(paid)
+    await harness.save(end(run))
+    assert (first.state, (await store.deliver(paid)).state) == (RunState.RUNNING, RunState.RUNNING)
+
+
+async def test_a_key_that_was_used_for_another_delivery_is_refused_after_the_end_too(harness, store):
+    run = await harness.held()
+    paid = Delivery(run.run_id, None, "signal", "paid", "1", key="k", digest="d")
+    await store.deliver(paid)
+    await harness.save(end(run))
+    with pytest.raises(KeyReused):
+        await store.deliver(paid._replace(value="2", digest="other"))
+
+
+async def test_a_delivery_to_an_ended_run_uses_up_no_key(harness, store):
+    run = await harness.held()
+    await harness.save(end(run))
+    paid = Delivery(run.run_id, None, "signal", "paid", "1", key="k", digest="d")
+    assert (await store.deliver(paid)).state is RunState.COMPLETED
+    await harness.change(run.run_id, Rerun())
+    assert (await store.deliver(paid)).state is RunState.PENDING
+    assert len((await store.look(run.run_id)).inbox) == 1
+
+
+async def test_the_reason_of_a_delivery_is_in_its_event(harness, store):
+    started = await harness.start()
+    await store.deliver(Delivery(started.run_id, None, "signal", "paid", "1", reason='by "phone"'))
+    (_, event) = await store.events(started.run_id)
+    assert json.loads(event.data) == {"name": "paid", "n": 1, "reason": 'by "phone"'}
+
+
+async def test_a_delivery_to_a_held_run_keeps_its_reason_for_the_holder(harness, store):
+    run = await harness.held()
+    await store.deliver(Delivery(run.run_id, None, "signal", "paid", "1", reason="by phone"))
+    await store.deliver(Delivery(run.run_id, None, "signal", "paid", "2"))
+    assert [message.reason for message in (await store.look(run.run_id)).inbox] == ["by phone", None]

@@ -111,6 +111,16 @@ async def test_a_worker_is_buried_when_its_lease_has_run_out(harness):
     assert (await harness.upkeep()).buried == ["w1"]
 
 
+async def test_a_pass_says_when_the_next_lease_is_over(harness):
+    first = await harness.upkeep()
+    await harness.enrol()
+    begun = await harness.store.now()
+    second = await harness.upkeep()
+    await harness.advance(second.silent_at - begun + 1)
+    assert first.silent_at is None
+    assert len((await harness.upkeep()).buried) == 1
+
+
 async def test_who_may_not_bury_buries_nobody(harness):
     await harness.enrol()
     await harness.advance(10 * LEASE_MS)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stepfast import Later, Retry, RunFailed, RunState, Start, StepState, receive, sleep, step, timeout, workflow
+from stepfast import Later, Retry, RunFailed, RunState, Start, StepState, race, receive, sleep, step, timeout, workflow
 from stepfast.kernel.errors import Invalid
 from stepfast.testing import CollectingSink, Stuck, VirtualClock, engine
 from tests.support.apps import Bodies, app_on
@@ -231,6 +231,30 @@ async def test_a_step_runs_into_its_timeout_when_the_clock_is_moved_while_it_run
         await driving
         with pytest.raises(RunFailed, match="StepTimeout"):
             await run.result()
+
+
+async def test_a_run_that_comes_to_rest_with_the_end_of_something_else_is_idle(database):
+    @step(retry=Retry(attempts=2, base="100ms", jitter=0))
+    async def away() -> None:
+        raise ConnectionError
+
+    @step
+    async def linger() -> None:
+        await asyncio.Event().wait()
+
+    @step
+    async def work() -> None:
+        for _ in range(1_000):
+            await asyncio.sleep(0)
+
+    @workflow
+    async def flow() -> None:
+        await asyncio.gather(away(), race(slow=linger(), quick=work()))
+
+    async with engine(database=database, workflows=[flow], patience="2s") as opened:
+        run = await opened.start(flow)
+        await opened.run_until_idle()
+        assert [step.state for step in await opened.steps(run) if step.call.name == "linger"] == [StepState.CANCELLED]
 
 
 async def test_any_number_of_resting_runs_keeps_no_other_from_its_turn(database):

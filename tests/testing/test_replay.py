@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from stepfast import RunFailed, current_run, emit, receive, sleep, step, workflow
+from stepfast import RunFailed, current_run, emit, race, receive, sleep, step, workflow
 from stepfast import durable as durably
 from stepfast.testing import Verdict, engine, record, replay
 from tests.support.apps import Bodies
@@ -197,3 +197,19 @@ async def test_large_values_are_part_of_a_recording():
         assert (await opened.app.check()).verdicts == {Verdict.FITS: 1}
     assert len(recording["records"][0]["value"]) > 1_000_000
     assert (await replay(order, recording)).verdict is Verdict.FITS
+
+
+async def test_a_race_of_a_def_workflow_that_was_won_at_once_is_replayed():
+    async def at_once() -> int:
+        return 1
+
+    def order(amount: int) -> str:
+        race.sync(now=at_once, later=lambda: sleep("1h"))
+        return charge.sync(amount)
+
+    flow = defined(order)
+    async with engine(workflows=[flow]) as opened:
+        run = await opened.start(flow, 3)
+        await opened.result(run)
+        recording = await record(run)
+    assert (await replay(flow, recording)).verdict is Verdict.FITS

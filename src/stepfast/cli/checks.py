@@ -121,7 +121,7 @@ async def codes(app: Stepfast) -> Check:
     """Whether the pending runs are of code that a living worker has; looks at the newest of them."""
     known = {code for worker in await living_workers(app) for code in worker.codes}
     pending = await app.runs(state=RunState.PENDING, limit=SAMPLED_RUNS)
-    wanted = Counter(view.workflow if view.kind == "step" else f"{view.workflow}@{view.version}" for view in pending)
+    wanted = Counter(view.code for view in pending)
     missing = {code: number for code, number in sorted(wanted.items()) if code not in known}
     if not missing:
         return Check(Level.OK, "codes", "A worker has the code of every pending run.")

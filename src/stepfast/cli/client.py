@@ -41,6 +41,7 @@ class Client:
         self.settings = _settings(database, app, tenant)
         self.is_json = output == "json"
         self.tenant = None if all_tenants else self.settings.tenant
+        self.named_tenant = tenant
         self._database = database
         self._timeout = timeout
         if self.settings.log.level == "debug":

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+import threading
 
-from stepfast.cli.signals import SIGNALS
+from stepfast.cli.signals import SIGNALS, take_sigterm_for_ctrl_c
 
 
 def main() -> int:
@@ -12,9 +13,23 @@ def main() -> int:
     # A worker may be told to leave while it is still importing, and that takes the longest.
     if sys.argv[1:2] == ["worker"]:
         SIGNALS.install()
+    else:
+        take_sigterm_for_ctrl_c()
     from stepfast.cli.commands import run
 
-    return run()
+    try:
+        return run()
+    except SystemExit as leaving:
+        _leave_without_the_threads(leaving)
+        raise
+
+
+def _leave_without_the_threads(leaving: SystemExit) -> None:
+    """A step that was cut off in its thread must not keep the command from ending."""
+    if threading.active_count() > 1:
+        from stepfast.cli.leaving import leave_soon
+
+        leave_soon(leaving.code if isinstance(leaving.code, int) else 0)
 
 
 if __name__ == "__main__":

@@ -7,29 +7,32 @@ import json
 
 import click
 
+from stepfast.cli.client import Client
 from stepfast.cli.options import common_options
 from stepfast.engine.clock import SystemClock
-from stepfast.settings import Found, read_settings
 from stepfast.stores.urls import migration_sql, store_for, without_password
 
 
 @click.command()
-@common_options("database", "output")
+@common_options("database", "app", "output")
 @click.option("--sql", is_flag=True, help="Print the migrations as SQL, and change nothing.")
-def migrate(database: str | None, output: str, sql: bool) -> None:
+def migrate(database: str | None, app: str | None, output: str, sql: bool) -> None:
     """Bring the schema of the database up to date.
 
     Safe to repeat, and to run from several places at once. A SQLite file is also brought up to date when it is opened.
     """
-    settings = read_settings({"STEPFAST_DATABASE_URL": Found(database, "--database")} if database else {})
+    url = Client(database, app, None, False, output, None).database
     if sql:
-        click.echo(migration_sql(settings.database), nl=False)
+        click.echo(migration_sql(url), nl=False)
         return
-    applied = asyncio.run(bring_up_to_date(settings.database))
+    applied = asyncio.run(bring_up_to_date(url))
+    where = without_password(url)
     if output == "json":
-        click.echo(json.dumps({"database": without_password(settings.database), "applied": applied}))
+        click.echo(json.dumps({"database": where, "applied": applied}))
     else:
-        click.echo("\n".join(f"Applied {name}." for name in applied) or "The schema is up to date.")
+        click.echo(
+            "\n".join(f"Applied {name} to {where}." for name in applied) or f"The schema of {where} is up to date."
+        )
 
 
 async def bring_up_to_date(database: str) -> list[str]:

@@ -10,6 +10,7 @@ import click
 
 from stepfast.kernel.durations import span_ms
 from stepfast.kernel.errors import Invalid
+from stepfast.kernel.texts import check_text
 
 # Where a context keeps that somebody asked for tracebacks; all contexts of a command share what they keep.
 DEBUG = "stepfast.debug"
@@ -39,7 +40,19 @@ def names(ctx: click.Context, param: click.Parameter, value: str | None) -> tupl
     given = [name.strip() for name in value.split(",")]
     if not all(given):
         raise click.BadParameter(f"{value!r} has an empty name; write them as a,b.")
-    return tuple(dict.fromkeys(given))
+    return tuple(dict.fromkeys(_text(name) for name in given))
+
+
+def text(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """A short text that every store can hold."""
+    return None if value is None else _text(value)
+
+
+def _text(value: str) -> str:
+    try:
+        return check_text("it", value)
+    except Invalid as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def size(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:

@@ -45,7 +45,7 @@ def run(
     options = {"tenant": client.one_tenant, "key": key, "queue": queue}
 
     async def work(app: Stepfast) -> Any:
-        handle = await app.start(workflow, *arguments.args, **options, **arguments.kwargs)
+        handle = await app.start(workflow, *arguments.args, arguments=arguments.kwargs, **options)
         return await result_of(handle, workflow)
 
     try:

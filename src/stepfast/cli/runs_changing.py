@@ -58,7 +58,13 @@ def retry(client: Client, step: str | None, version: int | None, **given: Any) -
 
 @click.command()
 @with_client
-@click.option("--from", "from_step", metavar="STEP", help="Keep what came before this step: its number, address, name.")
+@click.option(
+    "--from",
+    "--from-step",
+    "from_step",
+    metavar="STEP",
+    help="Keep what came before this step: its number, address, name.",
+)
 @version_option
 @command_filters
 @choice_options

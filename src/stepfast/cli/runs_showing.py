@@ -15,7 +15,7 @@ from stepfast.cli.printing import moment, print_facts, print_json, print_table, 
 from stepfast.cli.shapes import error_line, event_object, page_object, run_object
 from stepfast.kernel.reasons import Why
 from stepfast.kernel.states import RunState
-from stepfast.kernel.views import EventView, RunView, StepView
+from stepfast.kernel.views import EventView, Progress, RunView, StepView
 
 SHOWN_STEPS = 100
 PAGE = 1_000
@@ -123,6 +123,7 @@ def _facts(view: RunView) -> dict[str, object]:
         "priority": view.priority or None,
         "queued": moment(view.queued_at),
         "ended": f"{moment(view.ended_at)} (took {lasted})" if view.ended_at else None,
+        "progress": _progress(view.progress),
         "worker": view.worker_id,
         "crashes": view.crashes or None,
         "key": view.key,
@@ -136,6 +137,13 @@ def _facts(view: RunView) -> dict[str, object]:
         "result": view.value,
         "error": error_line(view.error),
     }
+
+
+def _progress(said: Progress | None) -> str | None:
+    if said is None:
+        return None
+    amount = f"{said.done:,}" if said.total is None else f"{said.done:,} of {said.total:,}"
+    return f"{amount}: {said.note}" if said.note else amount
 
 
 def _print_steps(steps: Sequence[StepView]) -> None:

@@ -53,7 +53,7 @@ def start(
     async def work(app: Stepfast) -> tuple[str, Any]:
         definition = app.definition(workflow)
         arguments = arguments_of(definition, text)
-        handle = await app.start(definition, *arguments.args, **options, **arguments.kwargs)
+        handle = await app.start(definition, *arguments.args, arguments=arguments.kwargs, **options)
         return handle.id, await result_of(handle, definition) if wait else None
 
     run_id, result = client.perform(work, needs_code=True)
@@ -87,17 +87,26 @@ def execute(client: Client, run: str) -> None:
 @click.command()
 @with_client
 @click.option("--key", metavar="KEY", help="What makes this signal one of a kind: a second time it changes nothing.")
+@click.option("--reason", metavar="TEXT", help="Why; kept in the history of the run.")
 @actor_options
 @click.argument("run")
 @click.argument("name")
 @click.argument("text", metavar="[JSON]", required=False)
-def signal(client: Client, run: str, name: str, text: str | None, key: str | None, asked_by: str | None) -> None:
+def signal(
+    client: Client,
+    run: str,
+    name: str,
+    text: str | None,
+    key: str | None,
+    reason: str | None,
+    asked_by: str | None,
+) -> None:
     """Send a named value to a run; it is kept until the run's code takes it."""
     value = None if text is None else json_of(text, "The value")
 
     async def work(app: Stepfast) -> str:
         handle = await client.handle(app, run)
-        await handle.signal(name, value, key=key, actor=asked_by)
+        await handle.signal(name, value, key=key, reason=reason, actor=asked_by)
         return handle.id
 
     run_id = client.perform(work)

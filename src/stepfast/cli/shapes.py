@@ -19,7 +19,9 @@ def object_of(view: NamedTuple) -> dict[str, Any]:
 
 def run_object(view: RunView, steps: Iterable[StepView] | None = None) -> dict[str, Any]:
     """A run, with its steps if they were asked for."""
-    return object_of(view) | ({} if steps is None else {"steps": [step_object(step) for step in steps]})
+    progress = None if view.progress is None else view.progress._asdict()
+    listed = {} if steps is None else {"steps": [step_object(step) for step in steps]}
+    return object_of(view) | {"progress": progress} | listed
 
 
 def step_object(view: StepView) -> dict[str, Any]:

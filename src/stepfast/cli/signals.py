@@ -39,3 +39,8 @@ class Signals:
 
 
 SIGNALS = Signals()
+
+
+def take_sigterm_for_ctrl_c() -> None:
+    """What executes a run here and now gives it back on SIGTERM too; nothing waits for its lease to run out."""
+    signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))

@@ -14,7 +14,7 @@ from stepfast.cli.leaving import Deadline, end_with_stdin, leave_soon
 from stepfast.cli.loading import load_app
 from stepfast.cli.logs import show_log
 from stepfast.cli.memory import outgrown
-from stepfast.cli.options import common_options, names, size, span
+from stepfast.cli.options import common_options, names, size, span, text
 from stepfast.cli.signals import SIGNALS
 from stepfast.cli.supervisor import Supervisor
 from stepfast.settings import Found, Settings, read_settings, warn_of_unknown
@@ -32,7 +32,9 @@ LOOK_EVERY_S = 0.05
 @click.option("--poll", metavar="SPAN", callback=span, help="How often an idle worker looks for runs. [1s]")
 @click.option("--grace", metavar="SPAN", callback=span, help="How long steps may still take after a signal. [8s]")
 @click.option("--drain", is_flag=True, help="Work until nothing is ready, then exit.")
-@click.option("--id", "label", metavar="LABEL", help="The name that people see. [STEPFAST_WORKER_ID, host and pid]")
+@click.option(
+    "--id", "label", metavar="LABEL", callback=text, help="The name that people see. [STEPFAST_WORKER_ID, host and pid]"
+)
 @click.option("--tenants", metavar="A,B", callback=names, help="The tenants to serve. [all]")
 @click.option("--max-runs", type=click.IntRange(1), help="Leave after so many runs; a fresh process follows.")
 @click.option("--max-memory", metavar="SIZE", callback=size, help="Leave above so much memory, like 512MB; the same.")

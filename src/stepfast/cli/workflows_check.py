@@ -25,12 +25,13 @@ ADVICE = {
 def check(client: Client) -> None:
     """Replay every open run with the app's code, in memory, and say which would not go on.
 
-    Run it with the new code against the database in use, before a deploy. It writes nothing and runs no step. The exit
-    code is 1 when a run would have to wait for other code.
+    Run it with the new code against the database in use, before a deploy. It writes nothing and runs no step. All
+    tenants' runs are looked at unless --tenant names one. The exit code is 1 when a run would have to wait for other
+    code.
     """
 
     async def read(app: Stepfast) -> CheckReport:
-        return await app.check(client.tenant)
+        return await app.check(client.named_tenant)
 
     report = client.perform(read, needs_code=True)
     if client.is_json:
@@ -50,7 +51,8 @@ def _tell(report: CheckReport) -> None:
                 say(f"{checked.run_id}: {checked.fit.detail}")
     for unsafe in report.unsafe:
         say(str(unsafe))
-    say(f"{report.checked} open runs checked, {report.breaking} would not go on with this code.")
+    runs = "1 open run" if report.checked == 1 else f"{report.checked:,} open runs"
+    say(f"{runs} checked, {report.breaking:,} would not go on with this code.")
 
 
 def _row(checked: CheckedRun) -> tuple[object, ...]:

@@ -170,9 +170,10 @@ class Committer:
 
 
 def _size_of(item: Item) -> int:
-    return sum(
-        len(record.input) + len(record.value or "") + len(record.error or "") for record in item.decision.records
-    )
+    size = 0
+    for record in item.decision.records:
+        size += len(record.input) + len(record.value or "") + len(record.error or "")
+    return size
 
 
 def _board_riders(item: Item) -> None:

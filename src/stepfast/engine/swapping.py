@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stepfast.engine.values import Values
+from stepfast.kernel.blobs import is_reference
 from stepfast.kernel.decisions import Continue, Decision, HeldRun, History, NewRun
 
 
@@ -48,6 +49,11 @@ async def slim_start(values: Values, run: NewRun) -> NewRun:
     if len(run.input) <= values.threshold:
         return run
     return run._replace(input=await values.keep(run.tenant, run.run_id, run.input))
+
+
+def has_references(run: HeldRun, history: History) -> bool:
+    """Whether some text of a run is a reference to a large value."""
+    return is_reference(run.input) or any(is_reference(text) for text in _texts(history))
 
 
 async def fill(values: Values, run: HeldRun, history: History) -> History:

@@ -111,6 +111,8 @@ class LockedRun(NamedTuple):
     workflow: str
     version: int
     kind: str
+    code: str
+    """What a worker must have to execute it."""
     input: str
     generation: int
     state: RunState

@@ -193,7 +193,8 @@ def _reopened(
         )
     version = version or run.version
     calls = tuple(dict.fromkeys(superseded))
-    code = run.workflow if run.kind == "step" else f"{run.workflow}@{version}"
+    # A spread step has the code of the run that started it, which its own name does not tell.
+    code = run.code if run.kind == "step" else f"{run.workflow}@{version}"
     told = {**data, "version": version, "superseded": len(calls)}
     return Change(
         RunState.PENDING,

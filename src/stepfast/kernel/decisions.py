@@ -102,6 +102,7 @@ class Message(NamedTuple):
     actor: str | None
     at: Instant
     told: bool
+    reason: str | None = None
 
 
 class History(NamedTuple):

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import NewType
 
 from stepfast.kernel.errors import Invalid
+from stepfast.kernel.texts import shown
 
 Instant = NewType("Instant", int)
 
@@ -23,7 +24,7 @@ def span_ms(duration: Duration, what: str = "duration") -> int:
     """A span in milliseconds; `what` names the thing in the error when it does not fit."""
     span = _raw_span_ms(duration, what)
     if not 0 <= span <= MAX_SPAN_MS:
-        raise Invalid(f"{what} is {duration!r}; it must lie between 0 and 100 years.")
+        raise Invalid(f"{what} is {shown(duration)}; it must lie between 0 and 100 years.")
     return round(span)
 
 
@@ -44,5 +45,5 @@ def _raw_span_ms(duration: object, what: str) -> float:
 
 def _unreadable(duration: object, what: str) -> Invalid:
     return Invalid(
-        f'{what} is {duration!r}; write seconds, a timedelta, or text like "200ms", "90s", "5m", "24h", "3d".'
+        f'{what} is {shown(duration)}; write seconds, a timedelta, or text like "200ms", "90s", "5m", "24h", "3d".'
     )

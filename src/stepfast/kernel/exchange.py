@@ -101,6 +101,8 @@ class UpkeepReport(NamedTuple):
     failed: list[RunId]
     overdue: list[RunId]
     unjoined: list[RunId]
+    silent_at: Instant | None = None
+    """When the lease of a living worker is over that has not beaten by then; None: there is no living worker."""
 
 
 class Delivery(NamedTuple):
@@ -114,6 +116,7 @@ class Delivery(NamedTuple):
     actor: str | None = None
     key: str | None = None
     digest: str = ""
+    reason: str | None = None
 
 
 class Delivered(NamedTuple):

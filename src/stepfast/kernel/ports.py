@@ -115,7 +115,7 @@ class Store(Protocol):
 
         The event `signalled` is written here unless the run is leased: then its holder writes it when it takes the
         message. A run that has ended gets nothing; the answer says so. A key that its tenant has used before for the
-        same delivery answers as the first time, for another raises KeyReused.
+        same delivery answers as the first time, even if the run has ended since; for another it raises KeyReused.
         """
         ...
 

@@ -187,8 +187,7 @@ def _line(seen: Seen) -> Iterator[Reason]:
 
 def _takers(seen: Seen) -> Reason:
     """Who can take the run out of the line, or what is missing for that."""
-    run = seen.run
-    code = run.workflow if run.kind == "step" else f"{run.workflow}@{run.version}"
+    run, code = seen.run, seen.run.code
     live = [worker for worker in seen.workers if worker.is_alive(seen.now)]
     knowing = [worker for worker in live if code in worker.codes]
     serving = [worker for worker in knowing if run.queue in worker.queues]
@@ -218,7 +217,9 @@ def _by(told: EventView | None) -> str:
 
 def _because(told: EventView | None) -> str:
     reason = _json(told.data).get("reason") if told is not None else None
-    return f": {reason}" if reason else "."
+    if not reason:
+        return "."
+    return f": {reason}" if str(reason).endswith((".", "!", "?")) else f": {reason}."
 
 
 def _json(text: str | None) -> dict[str, Any]:

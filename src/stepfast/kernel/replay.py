@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from itertools import count
 
 from stepfast.kernel.decisions import CallId, Record
 from stepfast.kernel.errors import NonDeterminism
@@ -17,8 +18,11 @@ class Replay:
 
     def __init__(self, records: Iterable[Record]) -> None:
         self._newest: dict[CallId, Record] = {}
+        numbers: set[int] = set()
         for record in records:
             self._newest[record.call] = record
+            numbers.add(record.seq)
+        self._first_gap = next(seq for seq in count(1) if seq not in numbers)
         self._by_name: dict[str, dict[CallId, Record]] = defaultdict(dict)
         for call, record in self._newest.items():
             self._by_name[call.name][call] = record
@@ -34,16 +38,29 @@ class Replay:
         left = (record for calls in self._by_name.values() for record in calls.values())
         return sorted(left, key=lambda record: record.seq)
 
+    def left_out(self) -> list[Record]:
+        """The records that the code should have asked for by its end, and has not."""
+        return [record for record in self.unclaimed() if not self._is_remnant(record)]
+
     def find(self, call: CallId, digest: str, same_input: Callable[[str], bool]) -> Record | None:
-        """The record of a call, now claimed; None for a call that was never recorded.
+        """The record of a call in its own branch, now claimed; None if there is none.
 
         `same_input` reads a stored input through today's types and says whether it equals the call's own.
         """
-        record = self._of_branch(call, digest, same_input) or self._of_other_branch(call, digest)
-        if record is None:
-            return None
-        del self._by_name[call.name][record.call]
-        self._unclaimed -= 1
+        return self._claim(self._of_branch(call, digest, same_input))
+
+    def find_elsewhere(self, call: CallId, digest: str) -> Record | None:
+        """The record of an equal call in another branch, now claimed; None for a call that was never recorded.
+
+        To be asked when every call that has a record of its own has got it: two equal calls in branches side by side,
+        of which one was cut off, must not take each other's.
+        """
+        return self._claim(self._of_other_branch(call, digest))
+
+    def _claim(self, record: Record | None) -> Record | None:
+        if record is not None:
+            del self._by_name[record.call.name][record.call]
+            self._unclaimed -= 1
         return record
 
     def forgo(self, call: CallId) -> Record | None:
@@ -64,15 +81,23 @@ class Replay:
 
     def _of_other_branch(self, call: CallId, digest: str) -> Record | None:
         # Code that was regrouped into other branches makes the same calls elsewhere: equal name and arguments will do.
-        candidates = self._by_name[call.name].values()
-        equal = [record for record in candidates if record.digest == digest and record.call.path != call.path]
+        others = [record for record in self._by_name[call.name].values() if record.call.path != call.path]
+        equal = [record for record in others if record.digest == digest and not self._is_remnant(record)]
         if equal:
             return min(equal, key=lambda record: record.seq)
         self._refuse_if_branch_has_more(call)
         return None
 
+    def _is_remnant(self, record: Record) -> bool:
+        """Whether it was made behind a record that a retry has superseded.
+
+        The code went on there from a failure that is no more. It finds the record if it comes by again, and need not.
+        """
+        return record.seq > self._first_gap
+
     def _refuse_if_branch_has_more(self, call: CallId) -> None:
-        left = [other for other in self._by_name[call.name] if other.path == call.path]
+        same_name = self._by_name[call.name].items()
+        left = [other for other, record in same_name if other.path == call.path and not self._is_remnant(record)]
         if left:
             raise NonDeterminism(
                 f"The code asks for {call.address}, which was never recorded, while {min(left).address} "
@@ -82,7 +107,7 @@ class Replay:
 
 def check_all_claimed(replay: Replay) -> None:
     """Refuse to end a run whose code left out calls that were recorded."""
-    left = [record for record in replay.unclaimed() if record.state in STEP_ENDED]
+    left = [record for record in replay.left_out() if record.state in STEP_ENDED]
     if left:
         names = ", ".join(record.call.address for record in left[:5])
         raise NonDeterminism(

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 from stepfast.kernel.durations import Duration, span_ms
 from stepfast.kernel.errors import Invalid
+from stepfast.kernel.numbers import check_whole
+from stepfast.kernel.texts import shown
 
 MAX_ATTEMPTS = 1_000_000
+MAX_FACTOR = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -24,14 +27,13 @@ class Retry:
     never: tuple[type[BaseException], ...] = ()
 
     def __post_init__(self) -> None:
-        if not 1 <= self.attempts <= MAX_ATTEMPTS:
-            raise Invalid(f"Retry.attempts is {self.attempts!r}; allowed are 1 (no retry) to {MAX_ATTEMPTS:,}.")
-        if not self.factor >= 1:
-            raise Invalid(f"Retry.factor is {self.factor!r}; it must be 1 or more.")
-        if not 0 <= self.jitter <= 1:
-            raise Invalid(f"Retry.jitter is {self.jitter!r}; it must lie between 0 and 1.")
+        check_whole("Retry.attempts", self.attempts, 1, MAX_ATTEMPTS)
+        _check_between("Retry.factor", self.factor, 1, MAX_FACTOR)
+        _check_between("Retry.jitter", self.jitter, 0, 1)
         span_ms(self.base, "Retry.base")
         span_ms(self.cap, "Retry.cap")
+        _check_errors("Retry.on", self.on)
+        _check_errors("Retry.never", self.never)
 
     def allows(self, attempt: int, error: BaseException) -> bool:
         """Whether another attempt follows attempt number `attempt`, which raised `error`."""
@@ -44,11 +46,24 @@ class Retry:
 
     def _plain_ms(self, attempt: int) -> int:
         base, cap = span_ms(self.base), span_ms(self.cap)
+        if base == 0:
+            return 0
         try:
             grown = base * float(self.factor) ** (attempt - 1)
         except OverflowError:
             return cap
         return int(min(grown, cap))
+
+
+def _check_between(what: str, number: object, lowest: int, highest: int) -> None:
+    if isinstance(number, bool) or not isinstance(number, int | float) or not lowest <= number <= highest:
+        raise Invalid(f"{what} is {shown(number)}; it must lie between {lowest:,} and {highest:,}.")
+
+
+def _check_errors(what: str, classes: object) -> None:
+    several = classes if isinstance(classes, tuple) else (classes,)
+    if not all(isinstance(each, type) and issubclass(each, BaseException) for each in several):
+        raise Invalid(f"{what} is {shown(classes)}; give exception classes, as in (ConnectionError, TimeoutError).")
 
 
 def _share(seed: str, attempt: int) -> float:

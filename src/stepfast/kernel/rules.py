@@ -141,9 +141,14 @@ def end_wait(run: HeldRun, record: Record, closed: Sequence[int], taken: Message
     return decision
 
 
+def signal_data(name: str, n: int, reason: str | None) -> str:
+    """What the event of a signal holds: its name, its number in the run's inbox, and why it was sent."""
+    return json.dumps({"name": name, "n": n} | ({} if reason is None else {"reason": reason}))
+
+
 def signalled(message: Message) -> Event:
     """A message that came while the run was held, told by its holder."""
-    data = json.dumps({"name": message.name, "n": message.n})
+    data = signal_data(message.name, message.n, message.reason)
     return Event(EventType.SIGNALLED, message.at, actor=message.actor, data=data)
 
 

@@ -21,8 +21,16 @@ class OutcomeView(NamedTuple):
     ended_at: Instant
 
 
+class Progress(NamedTuple):
+    """How far a run said that it has got."""
+
+    done: float
+    total: float | None = None
+    note: str | None = None
+
+
 class RunView(NamedTuple):
-    """A run with the state that people see."""
+    """A run with the state that people see; `progress` is what it said last, and is not read for lists."""
 
     run_id: RunId
     tenant: str
@@ -51,6 +59,9 @@ class RunView(NamedTuple):
     input: str
     value: str | None
     error: str | None
+    code: str = ""
+    """What a worker must have to execute it."""
+    progress: Progress | None = None
 
 
 class RunFilter(NamedTuple):

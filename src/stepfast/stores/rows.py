@@ -17,6 +17,7 @@ from stepfast.kernel.views import (
     LetterFilter,
     LetterView,
     OutcomeView,
+    Progress,
     QueueView,
     RunFilter,
     RunView,
@@ -53,10 +54,16 @@ def finding_parameters(limit: int) -> dict[str, Any]:
 
 
 def run_view(row: Row) -> RunView:
-    """A row of `get_run` or `list_runs`."""
+    """A row of `list_runs`."""
     run_id, tenant, workflow, version, kind, state, *rest = row
     view = RunView(RunId(str(run_id)), tenant, workflow, version, kind, RunState(state), *rest)
     return view._replace(worker_id=_worker_id(view.worker_id), parent_id=_run_id(view.parent_id))
+
+
+def whole_run_view(row: Row) -> RunView:
+    """A row of `get_run`: that of `list_runs`, and how far the run has got."""
+    *columns, progress = row
+    return run_view(columns)._replace(progress=_progress(progress))
 
 
 def step_view(row: Row) -> StepView:
@@ -79,8 +86,8 @@ def open_wait(row: Row) -> OpenWait:
 
 def message(row: Row) -> Message:
     """A row of `list_inbox`."""
-    n, kind, name, value, actor, at, told = row
-    return Message(n, kind, name, value, actor, at, bool(told))
+    n, kind, name, value, actor, at, told, reason = row
+    return Message(n, kind, name, value, actor, at, bool(told), reason)
 
 
 def event_view(row: Row) -> EventView:
@@ -142,6 +149,15 @@ def repeated_answer(text: str) -> Changed:
     """The kept answer, for a command that comes again."""
     changed = Changed(**json.loads(text))
     return changed._replace(state=RunState(changed.state), repeated=True)
+
+
+def _progress(text: str | None) -> Progress | None:
+    """What a run said; a text that is no such thing, put there by other means, says nothing."""
+    try:
+        said = json.loads(text or "null")
+        return Progress(said["done"], said["total"], said["note"])
+    except (ValueError, TypeError, KeyError):
+        return None
 
 
 def _run_id(value: object) -> RunId | None:

@@ -109,11 +109,18 @@ class Engine:
         return await self.insist(lambda: self.app.start(cast(Any, workflow), *args, key=key, **options))
 
     async def signal(
-        self, run: Run[Any] | str, name: str, value: Any = None, *, key: str | None = None, actor: str | None = None
+        self,
+        run: Run[Any] | str,
+        name: str,
+        value: Any = None,
+        *,
+        key: str | None = None,
+        reason: str | None = None,
+        actor: str | None = None,
     ) -> None:
         """Send something to a run; its code takes it when the engine is told to run."""
         key = key or self._key_for_a_second_try()
-        await self.insist(lambda: self._handle(run).signal(name, value, key=key, actor=actor))
+        await self.insist(lambda: self._handle(run).signal(name, value, key=key, reason=reason, actor=actor))
 
     async def run_until_idle(self) -> None:
         """Execute until no run is ready or under way: all have ended, or wait for time, a signal or each other."""

@@ -18,6 +18,9 @@ SIDE_TASKS = frozenset({"stepfast-look", "stepfast-join"})
 
 NEVER_MS = 10**15
 
+# A run can come to rest without anything ending that could be waited for, so it is looked at so often.
+GLANCE_S = 0.01
+
 # Room for any number of runs that rest before a next try: no run that is ready must wait for theirs.
 BY_HAND = WorkerSettings(concurrency=10_000, poll_ms=NEVER_MS, grace_ms=0)
 
@@ -85,12 +88,13 @@ class HandWorker(Worker):
 
     async def until_still(self, clock: VirtualClock, patience_s: float) -> bool:
         """Wait until every run held here has ended or rests by the clock; whether there was anything to wait for."""
-        moved = False
+        moved, waited_s = False, 0.0
         while clock.is_stirring or self._errands or _side_tasks() or self.under_way():
             moved = True
-            watched = {_next_sleep(clock), *self._executing, *self._errands, *_side_tasks()}
-            done, _ = await asyncio.wait(watched, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
-            if not done:
+            watched = {_next_sleep(clock), self._held.next_leave(), *self._errands, *_side_tasks()}
+            done, _ = await asyncio.wait(watched, timeout=GLANCE_S, return_when=asyncio.FIRST_COMPLETED)
+            waited_s = 0.0 if done else waited_s + GLANCE_S
+            if waited_s >= patience_s:
                 raise Stuck(f"Nothing has happened for {patience_s:g} s. Under way: {self._told()}.")
         return moved
 

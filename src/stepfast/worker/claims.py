@@ -16,6 +16,8 @@ from stepfast.worker.settings import WorkerSettings
 
 log = Log("worker")
 
+SMALLEST_COMPANY = 25
+
 
 class ClaimLoop:
     """Asks the store for runs: after a wake-up at once, else at every poll."""
@@ -49,6 +51,8 @@ class ClaimLoop:
 
     def slot_freed(self, queue: str) -> None:
         """A run has ended here: look if that is worth a claim."""
+        if self._wake.is_set():
+            return
         if self.suspects_wait or self._worth_a_claim(QueueRoom(queue, self._held.room(queue))):
             self._wake.set()
 
@@ -93,7 +97,7 @@ class ClaimLoop:
         return self._pause_ms(claimed)
 
     def _request(self) -> Claim | None:
-        rooms = self._held.rooms(self._cursors, self._most())
+        rooms = self._held.rooms(self._cursors, min(self._most(), self._company()))
         # Suspects go first and in small company: while some wait, nothing is taken that would make it larger.
         suspects = self._held.suspect_rooms() if self.suspects_wait else None
         if suspects is None:
@@ -108,9 +112,16 @@ class ClaimLoop:
             return self._settings.max_claims
         return min(self._settings.max_claims, self._settings.max_runs - self._taken)
 
+    def _company(self) -> int:
+        # Runs that are taken together commit together: all of them at once, and the process would rest while the
+        # database works, and the other way round.
+        slots = self._settings.slots
+        return max(slots // 4, min(slots, SMALLEST_COMPANY))
+
     def _worth_a_claim(self, room: QueueRoom) -> bool:
         # A claim for each slot that falls free would be a round trip for every run; a quarter of the slots shares one.
-        return room.room * 4 >= min(self._settings.room_of(room.queue), self._most())
+        quarter = (self._settings.room_of(room.queue) + 3) // 4
+        return room.room >= min(quarter, self._company(), self._most())
 
     async def _take(self, runs: list[HeldRun]) -> None:
         for run in runs:

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 from stepfast.engine.committer import Committer
-from stepfast.engine.swapping import fill
+from stepfast.engine.swapping import fill, has_references
 from stepfast.engine.values import Values
 from stepfast.kernel import rules
 from stepfast.kernel.decisions import CallId, Decision, HeldRun, History, Joins
@@ -22,6 +23,7 @@ from stepfast.kernel.errors import (
     StepfastError,
     StoreUnusable,
     Unstorable,
+    WrongCall,
 )
 from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.exchange import Woken
@@ -56,162 +58,242 @@ class Executor:
         ended: Callable[[OutcomeView, Joins | None], None],
         values: Values,
     ) -> None:
-        self._committer = committer
-        self._clock = clock
-        self._host = host
-        self._threads = threads
-        self._ended = ended
-        self._values = values
-        self._reading: dict[HeldRun, BaseException | None] = {}
-        """Runs whose large values are being read, and why one of them is not wanted here any more."""
-        self._performances: dict[HeldRun, Performance] = {}
+        self.committer = committer
+        self.clock = clock
+        self.host = host
+        self.threads = threads
+        self.ended = ended
+        self.values = values
+        self._executions: dict[HeldRun, Execution] = {}
+
+    def execute(self, run: HeldRun, workflow: Executable, history: History, done: Callable[[HeldRun], None]) -> None:
+        """Run the code and save its end, then call `done`; a run that somebody else owns by now is left to them."""
+        execution = Execution(self, run, workflow, history, partial(self._left, done))
+        self._executions[run] = execution
+        execution.begin()
+
+    def refuse(self, run: HeldRun, error: Exception, done: Callable[[HeldRun], None]) -> None:
+        """Give back a run that cannot even be begun, to be tried again later."""
+        Execution(self, run, None, NOTHING, done).put_off(error)
+
+    def _left(self, done: Callable[[HeldRun], None], run: HeldRun) -> None:
+        self._executions.pop(run, None)
+        done(run)
 
     def stop(self, run: HeldRun, reason: BaseException) -> None:
         """Let go of a run that is being executed."""
-        performance = self._performances.get(run)
-        if performance is not None:
-            performance.stop(reason)
-        elif run in self._reading:
-            self._reading[run] = reason
+        if run in self._executions:
+            self._executions[run].stop(reason)
 
     def look(self, run: HeldRun) -> None:
         """Something may have come for a run that is being executed."""
-        performance = self._performances.get(run)
-        if performance is not None:
-            performance.look()
-
-    def rests(self, run: HeldRun) -> bool:
-        """Whether nothing of a run is under way but pauses before a next try."""
-        performance = self._performances.get(run)
-        return performance is not None and performance.rests
-
-    def under_way(self, run: HeldRun) -> list[str]:
-        """The calls of a run that do something now."""
-        performance = self._performances.get(run)
-        return [] if performance is None else performance.under_way
+        if run in self._executions:
+            self._executions[run].look()
 
     def wind_down(self, run: HeldRun, reason: BaseException) -> None:
         """Let go of a run once its steps under way are recorded."""
-        performance = self._performances.get(run)
-        if performance is not None:
-            performance.wind_down(reason)
-        elif run in self._reading:
-            self._reading[run] = reason
+        if run in self._executions:
+            self._executions[run].wind_down(reason)
 
-    async def execute(self, run: HeldRun, workflow: Executable, history: History) -> None:
-        """Run the code and save its end; a run that somebody else owns by now is left to them."""
+    def rests(self, run: HeldRun) -> bool:
+        """Whether nothing of a run is under way but pauses before a next try."""
+        return run in self._executions and self._executions[run].rests
+
+    def under_way(self, run: HeldRun) -> list[str]:
+        """The calls of a run that do something now."""
+        return self._executions[run].under_way if run in self._executions else []
+
+
+NOTHING = History([], [], [])
+
+
+class Execution:
+    """One run from its claim to the moment when its end is saved, told from callback to callback."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        run: HeldRun,
+        workflow: Executable | None,
+        history: History,
+        done: Callable[[HeldRun], None],
+    ) -> None:
+        self._executor = executor
+        self._run = run
+        self._workflow = workflow
+        self._history = history
+        self._done = done
+        self._performance: Performance | None = None
+        self._stopped_early: BaseException | None = None
+        self._errand: asyncio.Task[None] | None = None
+        self._has_second_try = True
+
+    def begin(self) -> None:
+        """Put large values in their place if there are any, then perform the run."""
+        run, executor = self._run, self._executor
         if run.claims == 1:
-            self._committer.ride(run, Event(EventType.STARTED, self._clock.now()))
-        history, stopped = await self._read_values(run, history)
-        performance = Performance(run, workflow, history, self._host, self._threads)
-        self._performances[run] = performance
-        try:
-            ending = await self._perform_in_time(run, performance) if stopped is None else Stopped(stopped)
-            decision = self._decide(run, workflow, performance, ending)
-            if decision is not None:
-                await self._save(run, decision)
-        finally:
-            del self._performances[run]
+            executor.committer.ride(run, Event(EventType.STARTED, executor.clock.now()))
+        if has_references(run, self._history):
+            self._errand = asyncio.get_running_loop().create_task(self._read_values(), name="stepfast-values")
+        else:
+            self._perform()
 
-    async def _read_values(self, run: HeldRun, history: History) -> tuple[History, BaseException | None]:
-        """What the run goes on from, with its large values; and why it cannot go on here, if it cannot."""
-        self._reading[run] = None
+    async def _read_values(self) -> None:
         try:
-            return await fill(self._values, run, history), self._reading[run]
+            self._history = await fill(self._executor.values, self._run, self._history)
         except StepfastError as error:
-            return history, self._reading[run] or error
-        finally:
-            del self._reading[run]
+            self._stopped_early = self._stopped_early or error
+        self._errand = None
+        self._perform()
 
-    async def _perform_in_time(self, run: HeldRun, performance: Performance) -> Ending:
-        """Perform the run until it ends, or its deadline comes; one that is late already is not even begun."""
-        if run.deadline_at is None:
-            return await performance.perform()
-        if run.deadline_at <= self._clock.now():
-            return Stopped(out_of_time(run.run_id))
-        timer = performance.run_errand(self._stop_at(run.deadline_at, run, performance), "stepfast-deadline")
+    def _perform(self) -> None:
+        executor, run, workflow = self._executor, self._run, self._workflow
+        assert workflow is not None
         try:
-            return await performance.perform()
-        finally:
-            timer.cancel()
+            performance = Performance(run, workflow, self._history, executor.host, executor.threads)
+            self._performance = performance
+            if self._stopped_early is None and is_late(run, executor.clock.now()):
+                self._stopped_early = out_of_time(run.run_id)
+            if self._stopped_early is not None:
+                self._ended(Stopped(self._stopped_early))
+                return
+            if run.deadline_at is not None:
+                self._errand = performance.run_errand(self._stop_at(run.deadline_at), "stepfast-deadline")
+            performance.perform(self._ended)
+        except Exception:
+            log.exception("run_not_executed", **about(run))
+            self._leave()
 
-    async def _stop_at(self, deadline_at: Instant, run: HeldRun, performance: Performance) -> None:
-        while (left_ms := deadline_at - self._clock.now()) > 0:
-            await self._clock.sleep(left_ms)
-        performance.stop(out_of_time(run.run_id))
+    async def _stop_at(self, deadline_at: Instant) -> None:
+        clock = self._executor.clock
+        while (left_ms := deadline_at - clock.now()) > 0:
+            await clock.sleep(left_ms)
+        self.stop(out_of_time(self._run.run_id))
 
-    async def refuse(self, run: HeldRun, error: Exception) -> None:
-        """Give back a run that cannot even be begun, to be tried again later."""
-        await self._save(run, self._put_off(run, error))
+    def stop(self, reason: BaseException) -> None:
+        """Let go of the run; what is recorded stays."""
+        if self._performance is None:
+            self._stopped_early = reason
+        else:
+            self._performance.stop(reason)
 
-    def _put_off(self, run: HeldRun, error: BaseException) -> Decision:
-        log.error("run_handed_back", **about(run), error=error)
-        reason = f"{type(error).__name__}: {error}"
-        return rules.hand_back(run, reason, self._clock.now(), delay_ms=TROUBLE_DELAY_MS)
+    def wind_down(self, reason: BaseException) -> None:
+        """Let go of the run once its steps under way are recorded."""
+        if self._performance is None:
+            self._stopped_early = reason
+        else:
+            self._performance.wind_down(reason)
 
-    def _decide(self, run: HeldRun, workflow: Executable, performance: Performance, ending: Ending) -> Decision | None:
-        now = self._clock.now()
+    def look(self) -> None:
+        """Something may have come for the run."""
+        if self._performance is not None:
+            self._performance.look()
+
+    @property
+    def rests(self) -> bool:
+        """Whether nothing is under way but pauses before a next try."""
+        return self._performance is not None and self._performance.rests
+
+    @property
+    def under_way(self) -> list[str]:
+        """The calls that do something now."""
+        return [] if self._performance is None else self._performance.under_way
+
+    def put_off(self, error: BaseException) -> None:
+        """Give the run back whole, to be tried again later."""
+        self._save(self._hand_back_later(error))
+
+    def _ended(self, ending: Ending) -> None:
+        if self._errand is not None:
+            self._errand.cancel()
+        try:
+            decision = self._decide(ending)
+        except Exception:
+            log.exception("run_not_executed", **about(self._run))
+            decision = None
+        if decision is None:
+            self._leave()
+        else:
+            self._save(decision)
+
+    def _decide(self, ending: Ending) -> Decision | None:
+        run, now = self._run, self._executor.clock.now()
         match ending:
             case Returned(value):
                 return rules.complete(run, value, now)
             case Continued(text):
                 return rules.continue_as(run, text, now)
             case Raised(error):
-                return _fail_or_try_again(run, workflow.retry, performance, error, now)
+                assert self._performance is not None
+                assert self._workflow is not None
+                return _fail_or_try_again(run, self._workflow.retry, self._performance, error, now)
             case Stopped(error):
-                return self._let_go(run, performance, error)
+                return self._let_go(error)
 
-    def _let_go(self, run: HeldRun, performance: Performance, reason: BaseException) -> Decision | None:
+    def _let_go(self, reason: BaseException) -> Decision | None:
         """What is saved of a run that cannot go on here."""
-        now = self._clock.now()
+        run, now = self._run, self._executor.clock.now()
         match reason:
             case Parked():
                 return None
             case LeaseLost():
                 log.warning("run_let_go", **about(run), reason=reason)
                 return None
-            case RunTimeout():
+            case RunTimeout() | WrongCall():
                 return rules.fail(run, _failed(reason), now)
             case Later():
                 return rules.hand_back(run, str(reason), now, reason.delay_ms)
             case Held() | WorkerStops():
-                return _hand_back(run, performance, now)
+                assert self._performance is not None
+                return _hand_back(run, self._performance, now)
             case NonDeterminism():
                 log.error("run_waits_for_code", **about(run), error=reason)
                 return rules.wait_for_code(run, str(reason), now)
             case _:
-                return self._put_off(run, reason)
+                return self._hand_back_later(reason)
 
-    async def _save(self, run: HeldRun, decision: Decision) -> None:
-        error = await self._saved(run, decision)
-        if isinstance(error, Woken):
-            decision = rules.hand_back(run, "woken while parking", self._clock.now())
-            error = await self._saved(run, decision)
-        elif isinstance(error, RowsRefused):
-            refused = Unstorable(f"The store refused the outcome: {error}")
-            decision = rules.fail(run, _failed(refused), self._clock.now())
-            error = await self._saved(run, decision)
-        elif isinstance(error, BlobsFailed | StoreUnusable):
-            decision = self._put_off(run, error)
-            error = await self._saved(run, decision)
-        if error is not None:
-            log.warning("outcome_not_saved", **about(run), error=error)
-        elif decision.outcome is not None:
-            outcome = decision.outcome
+    def _hand_back_later(self, error: BaseException) -> Decision:
+        log.error("run_handed_back", **about(self._run), error=error)
+        reason = f"{type(error).__name__}: {error}"
+        return rules.hand_back(self._run, reason, self._executor.clock.now(), delay_ms=TROUBLE_DELAY_MS)
+
+    def _save(self, decision: Decision) -> None:
+        self._executor.committer.save(self._run, decision, partial(self._saved, decision))
+
+    def _saved(self, decision: Decision, error: BaseException | None) -> None:
+        if error is None:
+            self._tell(decision)
+        elif self._has_second_try and (instead := self._instead(error)) is not None:
+            self._has_second_try = False
+            self._save(instead)
+            return
+        else:
+            log.warning("outcome_not_saved", **about(self._run), error=error)
+        self._leave()
+
+    def _instead(self, error: BaseException) -> Decision | None:
+        """What is saved when the store did not take the end of the run as it was."""
+        run, now = self._run, self._executor.clock.now()
+        match error:
+            case Woken():
+                return rules.hand_back(run, "woken while parking", now)
+            case RowsRefused():
+                return rules.fail(run, _failed(Unstorable(f"The store refused the outcome: {error}")), now)
+            case BlobsFailed() | StoreUnusable():
+                return self._hand_back_later(error)
+            case _:
+                return None
+
+    def _tell(self, decision: Decision) -> None:
+        run, outcome = self._run, decision.outcome
+        if outcome is not None:
             view = OutcomeView(
                 run.run_id, run.generation, outcome.state, outcome.value, outcome.error, outcome.ended_at
             )
-            self._ended(view, outcome.joins)
+            self._executor.ended(view, outcome.joins)
 
-    async def _saved(self, run: HeldRun, decision: Decision) -> BaseException | None:
-        answer: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
-
-        def answered(error: BaseException | None) -> None:
-            if not answer.done():
-                answer.set_result(error)
-
-        self._committer.save(run, decision, answered)
-        return await answer
+    def _leave(self) -> None:
+        self._done(self._run)
 
 
 # A run that met trouble which is not its own is tried again, but not in a tight loop.
@@ -225,6 +307,11 @@ def _hand_back(run: HeldRun, performance: Performance, now: Instant) -> Decision
     if run.hold:
         return rules.hold_back(run, performance.take_commands(), now)
     return rules.hand_back(run, "the worker stops", now)
+
+
+def is_late(run: HeldRun, now: Instant) -> bool:
+    """Whether the run's deadline has passed, so that it is not even begun."""
+    return run.deadline_at is not None and run.deadline_at <= now
 
 
 def out_of_time(run_id: RunId) -> RunTimeout:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Collection, Iterator
 
@@ -21,6 +23,7 @@ class HeldRuns:
         self._since_beat: dict[RunId, int] = {}
         self._busy: Counter[str] = Counter()
         self._suspects: Counter[int] = Counter()
+        self._next_leave: asyncio.Future[None] | None = None
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -44,6 +47,22 @@ class HeldRuns:
         if self._runs.get(run.run_id) is run:
             del self._runs[run.run_id]
             del self._since_beat[run.run_id]
+        if self._next_leave is not None:
+            self._next_leave.set_result(None)
+            self._next_leave = None
+
+    def next_leave(self) -> asyncio.Future[None]:
+        """Done when the next run has been let go of; shared, so that nobody may cancel it."""
+        if self._next_leave is None:
+            self._next_leave = asyncio.get_running_loop().create_future()
+        return self._next_leave
+
+    async def until_none(self, timeout_s: float | None = None) -> None:
+        """Wait until no run is held, or the time is over."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self._runs:
+                    await asyncio.shield(self.next_leave())
 
     def room(self, queue: str) -> int:
         """How many more runs of a queue there is room for."""

@@ -23,6 +23,8 @@ RUNS_PER_PASS = 1_000
 SPREAD = 0.3
 # One transaction locks all runs that it commands: few enough not to keep their holders waiting.
 COMMANDS_AT_ONCE = 100
+# Passes of several workers for one dead neighbour do not come in the same millisecond.
+LATE_MS = 100
 ACTOR = "stepfast"
 
 Change = Callable[[Sequence[Request]], Awaitable[list[Changed | StepfastError]]]
@@ -41,17 +43,31 @@ class UpkeepLoop:
         self.returned: Callable[[], None] = lambda: None
         self.change: Change = store.change
         self.passes = 0
+        self._has_more = False
 
     async def run(self) -> None:
+        pause_ms = self._interval_ms
         while True:
-            await self._clock.sleep(round(self._interval_ms * (1 + SPREAD * random.random())))
-            await self.make_pass()
+            await self._clock.sleep(pause_ms)
+            pause_ms = self._pause_ms(await self.make_pass())
+
+    def _pause_ms(self, report: UpkeepReport | None) -> int:
+        pause_ms = round(self._interval_ms * (1 + SPREAD * random.random()))
+        if report is None:
+            return pause_ms
+        if self._has_more:
+            return 0
+        # Whoever is silent by then is buried then, and not a pass later.
+        left_ms = (report.silent_at or 0) - self._clock.now()
+        return min(pause_ms, left_ms + random.randint(1, LATE_MS)) if left_ms > 0 else pause_ms
 
     async def make_pass(self) -> UpkeepReport | None:
         try:
             report = await self._store.upkeep(self._request())
             self._tell(report)
-            await self._carry_out([*map(_time_out, report.overdue), *map(_cancel_child, report.unjoined)])
+            requests = [*map(_time_out, report.overdue), *map(_cancel_child, report.unjoined)]
+            # Commands that change nothing would come again at once, and again.
+            self._has_more = await self._carry_out(requests) and len(requests) >= RUNS_PER_PASS
         except StepfastError as error:
             log.warning("upkeep_failed", worker_id=self.me(), error=error)
             return None
@@ -62,14 +78,19 @@ class UpkeepLoop:
         self.passes += 1
         return report
 
-    async def _carry_out(self, requests: list[Request]) -> None:
-        """Command what a pass has left to do; a run that has moved on meanwhile is refused, and that is right."""
+    async def _carry_out(self, requests: list[Request]) -> bool:
+        """Command what a pass has left to do; whether that ended anything.
+
+        A run that has moved on meanwhile is refused, and that is right.
+        """
+        ended: Counter[str] = Counter()
         for start in range(0, len(requests), COMMANDS_AT_ONCE):
             page = requests[start : start + COMMANDS_AT_ONCE]
             answers = zip(page, await self.change(page), strict=True)
-            ended = Counter(request.command.name for request, answer in answers if isinstance(answer, Changed))
-            if ended:
-                log.warning("runs_ended", worker_id=self.me(), **ended)
+            ended.update(request.command.name for request, answer in answers if isinstance(answer, Changed))
+        if ended:
+            log.warning("runs_ended", worker_id=self.me(), **ended)
+        return bool(ended)
 
     def _request(self) -> Upkeep:
         error = LeaseLost(f"Its worker died {self._max_crashes} times while it executed nothing but this run.")

@@ -80,7 +80,6 @@ class Worker:
         self._upkeep = UpkeepLoop(store, clock, settings.upkeep_ms, settings.max_crashes)
         self._upkeep.change = change or store.change
         self._sweep = SweepLoop(Sweep(store, values, clock), clock)
-        self._executing: set[asyncio.Task[None]] = set()
         self._loops: list[asyncio.Task[None]] = []
         self._errands: set[asyncio.Task[None]] = set()
         self._accepting = False
@@ -145,20 +144,20 @@ class Worker:
     async def _finish(self, grace_ms: int) -> None:
         for run in self._held:
             self._executor.wind_down(run, WorkerStops())
-        if self._executing:
-            await asyncio.wait(self._executing, timeout=grace_ms / 1_000)
+        await self._held.until_none(grace_ms / 1_000)
         for run in self._held:
             self._executor.stop(run, WorkerStops())
-        if self._executing:
-            await asyncio.wait(self._executing, timeout=HAND_BACK_S)
-        if self._executing:
+        await self._held.until_none(HAND_BACK_S)
+        if self._held:
             self._drop_all("the store did not take them back in time")
-            await asyncio.wait(self._executing, timeout=HAND_BACK_S)
+            await self._held.until_none(HAND_BACK_S)
 
     async def finish_all(self) -> None:
         """Wait until every run that is held now has ended, waits or is handed back."""
-        while under_way := [*self._executing, *self._errands]:
-            await asyncio.wait(under_way)
+        while self._held or self._errands:
+            await self._held.until_none()
+            if self._errands:
+                await asyncio.wait(self._errands)
 
     def wake(self) -> None:
         """Something may be ready: look now rather than at the next poll."""
@@ -201,7 +200,8 @@ class Worker:
             found = await self._store.histories([run.run_id for run in runs])
         except ValueError as error:
             if len(runs) == 1:
-                self._run_errand(self._executor.refuse(runs[0], error))
+                self._held.add(runs[0], self._lease.beats_sent)
+                self._executor.refuse(runs[0], error, self._done)
                 return {runs[0].run_id: None}
             middle = len(runs) // 2
             return {**await self._histories(runs[:middle]), **await self._histories(runs[middle:])}
@@ -209,23 +209,18 @@ class Worker:
 
     def _begin(self, run: HeldRun, history: History) -> None:
         self._held.add(run, self._lease.beats_sent)
-        task = asyncio.get_running_loop().create_task(self._execute(run, history))
-        self._executing.add(task)
-        task.add_done_callback(self._executing.discard)
+        workflow = self._registry.by_code(run.workflow if run.kind == "step" else f"{run.workflow}@{run.version}")
+        if workflow is None:
+            # The next heartbeat finds that it is held by nobody here, and it goes back.
+            log.error("run_not_executed", **about(run), error="this worker lost its code")
+            self._done(run)
+        else:
+            self._executor.execute(run, workflow, history, self._done)
 
-    async def _execute(self, run: HeldRun, history: History) -> None:
-        code = run.workflow if run.kind == "step" else f"{run.workflow}@{run.version}"
-        workflow = self._registry.by_code(code)
-        try:
-            if workflow is None:
-                raise LeaseLost(f"This worker has no {code}.")
-            await self._executor.execute(run, workflow, history)
-        except Exception:
-            log.exception("run_not_executed", **about(run))
-        finally:
-            self._processed += 1
-            self._held.remove(run)
-            self._claims.slot_freed(run.queue)
+    def _done(self, run: HeldRun) -> None:
+        self._processed += 1
+        self._held.remove(run)
+        self._claims.slot_freed(run.queue)
 
     def _heard(self, beat: Beat, number: int) -> None:
         """A heartbeat was answered: compare what the store says is held here with what is."""

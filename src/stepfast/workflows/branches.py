@@ -107,8 +107,8 @@ class ThreadCode:
 
     def _answered(self, answer: Future[Any]) -> None:
         self.answer = None
-        # Only then is there anything that could be handed out meanwhile.
-        self.branch.context.computes = bool(self.deadlines)
+        # What goes on beside the thread, a timer or the tidying up of a call that lost a race, must not park the run.
+        self.branch.context.computes = True
 
 
 class Deadline:

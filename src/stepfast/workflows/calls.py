@@ -70,6 +70,10 @@ class Asked:
         self.digest = digest(operation.counted)
         self.variables = contextvars.copy_context()
 
+    def call_off(self) -> None:
+        """The code no longer wants it."""
+        self.context.call_off(self)
+
     def same_input(self, stored: str) -> bool:
         """Whether an input that was stored earlier equals this call's, read through today's types."""
         return self.operation.counted_of(stored) == self.operation.counted

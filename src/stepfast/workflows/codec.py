@@ -10,7 +10,7 @@ import sys
 import types
 import typing
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, NotRequired, Required
 
 from stepfast.kernel.errors import Invalid, InvalidDefinition, Unstorable
@@ -353,17 +353,32 @@ class ArgumentsCodec(Codec):
             bound = {**self._defaults, **given, **kwargs}
             if bound.keys() == self._signature.parameters.keys() and given.keys().isdisjoint(kwargs):
                 return {name: bound[name] for name in self._names}
-        try:
-            arguments = self._signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise Invalid(f"{self.what}: {error}. Its parameters are {self._signature}.") from error
+        arguments = self._bound(args, kwargs)
         arguments.apply_defaults()
         return dict(arguments.arguments)
+
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
+        try:
+            return self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise Invalid(f"{self.what}: {error}. Its parameters are {self._signature}.") from error
 
     def decode(self, text: str) -> dict[str, Any]:
         """The typed arguments; a parameter that the stored text does not know has its default."""
         complete = self._defaults | super().decode(text)
         return {name: complete[name] for name in self._names if name in complete}
+
+    def missing(self, positional: int, keywords: Collection[str]) -> list[str]:
+        """Parameters that need a value and get none, when so many values and these keywords are given."""
+        needed = [each for each in self._parameters[positional:] if each.default is each.empty]
+        variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        return [each.name for each in needed if each.kind not in variable and each.name not in keywords]
+
+    def from_json(self, args: Iterable[Any], kwargs: dict[str, Any]) -> inspect.BoundArguments:
+        """Typed arguments of what came as plain JSON, without the defaults of those that did not come."""
+        given = self._bound(tuple(args), kwargs)
+        read = super().decode(ValueCodec(Any, f"the arguments of {self.what}").encode(given.arguments))
+        return inspect.BoundArguments(self._signature, OrderedDict(read))
 
     def apply(self, function: Callable[..., Any], bound: dict[str, Any]) -> Any:
         if self._plain:

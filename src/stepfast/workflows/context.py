@@ -15,7 +15,7 @@ from stepfast.kernel.blobs import LargeValues
 from stepfast.kernel.commands import Changed, Request
 from stepfast.kernel.decisions import CallId, Decision, HeldRun, History, Message, Record
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.errors import Invalid, LeaseLost, NonDeterminism, StepfastError
+from stepfast.kernel.errors import Invalid, LeaseLost, NonDeterminism, StepfastError, WrongCall
 from stepfast.kernel.events import Event
 from stepfast.kernel.exchange import Delivered, Look, Woken
 from stepfast.kernel.ids import RunId
@@ -67,13 +67,13 @@ class RunContext:
         self.loop = open_loop(outer, self._hand_out_next)
         self.mailbox = Mailbox(history.waits, history.inbox)
         self.stopped_by: BaseException | None = None
-        self.on_stop: Callable[[], None] = lambda: None
+        self.on_stop: Callable[[], None] = _nothing
         self.busy: set[CallId] = set()
         """Calls that do something; while there are any, the run does not park."""
         self.resting: set[CallId] = set()
         """Those of them that wait for their next try."""
         self.computes = False
-        """Whether the thread of a `def` workflow goes on beside a timer of its own: not every branch waits then."""
+        """Whether the thread of a `def` workflow has its answer and goes on: not every branch waits then."""
         self._errands: set[asyncio.Task[None]] = set()
         self._records = history.records
         self._states: dict[CallId, StepState] = {}
@@ -109,17 +109,27 @@ class RunContext:
 
     def _take_up(self, asked: Asked) -> None:
         record = None if self._replay.finished else self._find(asked)
-        if record is not None and (record.state in STEP_ENDED or asked.answer.done()):
+        if record is None and asked.answer.done():
+            # Called off in the same breath, then and now: it was never begun.
+            self._open.pop(asked.call, None)
+        elif record is not None and (record.state in STEP_ENDED or asked.answer.done()):
             heapq.heappush(self._recorded, (record.seq, asked, record))
         else:
             self._deferred.append((asked, record))
 
     def _find(self, asked: Asked) -> Record | None:
         if asked.answer.done():
-            # It was never begun, so it must not be taken for an equal call elsewhere.
             return self._replay.forgo(asked.call)
+        return self._matched(asked, partial(self._replay.find, asked.call, asked.digest, asked.same_input))
+
+    def _find_elsewhere(self, asked: Asked) -> Record | None:
+        if asked.answer.done() or self._replay.finished:
+            return None
+        return self._matched(asked, partial(self._replay.find_elsewhere, asked.call, asked.digest))
+
+    def _matched(self, asked: Asked, find: Callable[[], Record | None]) -> Record | None:
         try:
-            return self._replay.find(asked.call, asked.digest, asked.same_input)
+            return find()
         except NonDeterminism as error:
             self.stop(error)
         except Invalid as error:
@@ -134,11 +144,8 @@ class RunContext:
         """
         if self._closed or self.stopped_by is not None:
             return False
-        if self.run.hold:
-            # What is under way is recorded, but the code hears of it only when the run is resumed.
-            self.leave_when_still()
-            return False
-        if self.computes:
+        if self.run.hold or self.computes:
+            # A held run's steps under way are recorded, but the code hears of them only when it is resumed.
             self.leave_when_still()
             return False
         if self._looking:
@@ -151,9 +158,7 @@ class RunContext:
             self._answer_from(record, asked)
             return True
         if self._deferred and self._leaving is None:
-            while self._deferred:
-                self._begin(*self._deferred.popleft())
-            return True
+            return self._begin_deferred()
         if self._results:
             asked, at, value, error = self._results.popleft()
             self._answer(asked, at, value, error, asked.call)
@@ -161,6 +166,21 @@ class RunContext:
         self.leave_when_still()
         self._park_when_still()
         return False
+
+    def _begin_deferred(self) -> bool:
+        """All that was recorded is handed out: begin the rest, but for calls whose records other branches have."""
+        unmoved: deque[tuple[Asked, Record | None]] = deque()
+        for asked, record in self._deferred:
+            found = record or self._find_elsewhere(asked)
+            if found is not None and found.state in STEP_ENDED:
+                heapq.heappush(self._recorded, (found.seq, asked, found))
+            else:
+                unmoved.append((asked, found))
+        self._deferred = unmoved
+        if self.stopped_by is None and not self._recorded:
+            while self._deferred:
+                self._begin(*self._deferred.popleft())
+        return self.stopped_by is None
 
     def _answer_from(self, record: Record, asked: Asked) -> None:
         if asked.answer.done():
@@ -177,27 +197,48 @@ class RunContext:
 
     def _answer(self, asked: Asked, at: Instant, value: Any, error: BaseException | None, call: CallId) -> None:
         self._open.pop(asked.call, None)
-        if asked.answer.done():
+        answer = asked.answer
+        # They refer to each other; let go, both are freed at once and leave the garbage collector nothing to do.
+        answer.on_cancel = None
+        if answer.done():
             return
         asked.branch.now = at
         if error is None:
-            asked.answer.set_result(value)
+            answer.set_result(value)
         else:
             self._heard.add(call)
-            asked.answer.set_exception(failures.mark(error, call))
+            answer.set_exception(failures.mark(error, call))
 
     def _begin(self, asked: Asked, record: Record | None) -> None:
         if asked.answer.done():
             self._open.pop(asked.call, None)
-            if record is not None:
+            if record is None:
+                self._forgo(asked)
+            else:
                 asked.operation.abandon(asked, record)
             return
-        asked.answer.on_cancel = partial(self._call_off, asked)
+        asked.answer.on_cancel = asked.call_off
         asked.operation.begin(asked, record)
 
-    def _call_off(self, asked: Asked) -> None:
+    def call_off(self, asked: Asked) -> None:
+        """The code no longer wants a call that was begun."""
         self._open.pop(asked.call, None)
         asked.operation.call_off(asked)
+
+    def _forgo(self, asked: Asked) -> None:
+        """Record what an earlier holder had no time for: a call that was under way there was called off.
+
+        Without it the next call of that name in its branch would not fit.
+        """
+        record = asked.new_record(StepState.CANCELLED, 1, self.host.clock.now())
+        self.busy.add(asked.call)
+        self.save(rules.call_off(self.run, record), partial(self._forgone, asked))
+
+    def _forgone(self, asked: Asked, refused: BaseException | None) -> None:
+        self.busy.discard(asked.call)
+        if refused is not None:
+            self.stop(refused)
+        self.kick()
 
     def ended(
         self, asked: Asked, at: Instant, value: Any, error: BaseException | None, refused: BaseException | None
@@ -275,13 +316,6 @@ class RunContext:
         else:
             self.outer.call_soon_threadsafe(self.host.recorder.ride, self.run, event)
 
-    async def is_free_to_begin(self) -> bool:
-        """Whether the code may run: commands that came before this claim are carried out first."""
-        if self.mailbox.has_commands:
-            await self.look_now()
-        self.leave_when_still()
-        return self.stopped_by is None
-
     def kick(self) -> None:
         """Something came from outside: let the code go on."""
         self.loop.kick()
@@ -310,10 +344,13 @@ class RunContext:
             self.stop(leaving)
 
     def _park_when_still(self) -> None:
-        if self.busy or self._parking or self._leaving is not None or not self.mailbox.is_awaited:
+        if self.busy or self._parking or self._leaving is not None:
             return
-        self._parking = True
-        self.save(rules.park(self.run, self.host.clock.now(), self.mailbox.awaited_kinds), self._parked)
+        if self.mailbox.is_awaited:
+            self._parking = True
+            self.save(rules.park(self.run, self.host.clock.now(), self.mailbox.awaited_kinds), self._parked)
+        elif self.loop.tasks and not self._errands:
+            self.stop(WrongCall(NOTHING_COMES))
 
     def _parked(self, refused: BaseException | None) -> None:
         self._parking = False
@@ -422,6 +459,11 @@ class RunContext:
     def is_closed(self) -> bool:
         return self._closed
 
+    def release(self) -> None:
+        """Nothing of the run is left here: take apart what refers to each other, so that it is freed at once."""
+        self.on_stop = _nothing
+        self.loop.release()
+
     def refuse_calls(self) -> None:
         """From here on every durable call raises Parked and does nothing."""
         self._closed = True
@@ -439,6 +481,15 @@ class RunContext:
             branch_task.cancel()
         self.loop.drain(UNWINDING_CALLBACKS)
 
+
+def _nothing() -> None:
+    """Nobody is there to be told."""
+
+
+NOTHING_COMES = (
+    "The workflow's code waits for something that no durable call can bring, such as an asyncio.Event of its own. "
+    "Await a step, a sleep, a signal or a child instead."
+)
 
 # Code that swallows Parked and goes on calling would unwind for ever; it is dropped after so many callbacks.
 UNWINDING_CALLBACKS = 10_000

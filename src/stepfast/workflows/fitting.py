@@ -59,7 +59,7 @@ async def fit(workflow: Executable, run: HeldRun, history: History) -> Fit:
     threads = ThreadPoolExecutor(1, thread_name_prefix="stepfast-fitting")
     try:
         rehearsal = Rehearsal(run, workflow, History(history.records, [], []), NOTHING, threads, ReplayOnly)
-        return rehearsal.judge(await rehearsal.perform())
+        return rehearsal.judge(await rehearsal.performed())
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
 
@@ -81,9 +81,9 @@ class ReplayOnly(RunContext):
         # Nothing that the code tells here is for anybody's ears.
         return True
 
-    def unclaimed(self) -> list[Record]:
-        """The records that the code has not asked for."""
-        return self._replay.unclaimed()
+    def left_out(self) -> list[Record]:
+        """The records that the code should have asked for, and has not."""
+        return self._replay.left_out()
 
     def _find(self, asked: Asked) -> Record | None:
         self.last_asked = asked.call.address
@@ -94,7 +94,9 @@ class ReplayOnly(RunContext):
         super()._answer_from(record, asked)
 
     def _begin(self, asked: Asked, record: Record | None) -> None:
-        if record is None and not asked.answer.done():
+        if asked.answer.done():
+            self._open.pop(asked.call, None)
+        elif record is None:
             self.not_recorded.append(asked.call.address)
 
     def _park_when_still(self) -> None:
@@ -117,13 +119,13 @@ class Rehearsal(Performance):
                 return Fit(Verdict.MISMATCH, self._context.last_asked, str(error), ending)
             case Raised(WrongCall() as error):
                 return Fit(Verdict.MISMATCH, self._context.last_asked, str(error), ending)
-        left = self._context.unclaimed()
+        left = self._context.left_out()
         if left:
             return _left_out(left[0], ending)
         return Fit(Verdict.FITS, None, _told(ending), ending)
 
     def _judge_rest(self) -> Fit:
-        left, added = self._context.unclaimed(), self._context.not_recorded
+        left, added = self._context.left_out(), self._context.not_recorded
         if not left:
             return Fit(Verdict.FITS)
         if added:

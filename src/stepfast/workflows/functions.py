@@ -13,6 +13,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 from stepfast.kernel.durations import Duration
 from stepfast.kernel.errors import InvalidDefinition, WrongCall
 from stepfast.kernel.retry import Retry
+from stepfast.kernel.texts import shown
 from stepfast.workflows.branches import ask_blocking, thread_branch
 from stepfast.workflows.child_calls import ChildKind, ChildrenCall
 from stepfast.workflows.codec import ArgumentsCodec, ValueCodec
@@ -244,7 +245,7 @@ MAX_VERSION = 2**31 - 1
 
 def _check_version(name: str, version: object) -> int:
     if not isinstance(version, int) or not 1 <= version <= MAX_VERSION:
-        raise InvalidDefinition(f"Workflow {name!r} has version {version!r}: use a whole number from 1 on.")
+        raise InvalidDefinition(f"Workflow {name!r} has version {shown(version)}: use a whole number from 1 on.")
     return version
 
 

@@ -137,6 +137,10 @@ class JoinCall(ChildrenCall):
         del self.run_ids
         self.open()
 
+    def abandon(self, asked: Asked, record: Record) -> None:
+        self._is_own = record.state is StepState.WAITING
+        super().abandon(asked, record)
+
     def call_off(self, asked: Asked) -> None:
         """Only this one no longer waits: the child goes on, and may be joined later."""
         if self._is_own:

@@ -75,6 +75,12 @@ class RunLoop(asyncio.AbstractEventLoop):
             self._scheduled = True
             self._outer.call_soon(self._drive)
 
+    def release(self) -> None:
+        """No code is left in this loop: let go of the run that it belongs to."""
+        if not self.tasks:
+            self._on_quiet = bool
+            self._generators = None
+
     @property
     def is_idle(self) -> bool:
         """Whether every task waits, and nothing is on its way to them."""

@@ -62,18 +62,41 @@ class Performance:
         self._workflow = workflow
         self._threads = threads
         self._outer = asyncio.get_running_loop()
-        self._ended: asyncio.Future[Ending] = self._outer.create_future()
+        self._ending: Ending | None = None
+        self._tell: Callable[[Ending], None] | None = None
         self._context = context(run, history, host, self._outer)
         self._context.on_stop = self._stopped
 
-    async def perform(self) -> Ending:
-        """Run the code until it ends or cannot go on, then drop what is left of it."""
+    def perform(self, ended: Callable[[Ending], None]) -> None:
+        """Run the code until it ends or cannot go on; `ended` hears of it when what is left of the code is dropped.
+
+        No task of its own: a worker performs many short runs, and each task would cost more than its bookkeeping.
+        """
+        self._tell = ended
+        if self._context.mailbox.has_commands:
+            self._context.run_errand(self._begin_after_commands(), "stepfast-commands")
+        else:
+            self._begin()
+
+    async def performed(self) -> Ending:
+        """The same, for one who waits for it; who is cancelled here drops the run's code."""
+        ended: asyncio.Future[Ending] = self._outer.create_future()
+        self.perform(lambda ending: None if ended.done() else ended.set_result(ending))
         try:
-            if await self._context.is_free_to_begin():
-                self._start()
-            return await self._ended
-        finally:
-            await self._close()
+            return await ended
+        except asyncio.CancelledError as error:
+            self.stop(error)
+            raise
+
+    async def _begin_after_commands(self) -> None:
+        """Commands that came before this claim are carried out before the code may run."""
+        await self._context.look_now()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._context.leave_when_still()
+        if self._context.stopped_by is None:
+            self._start()
 
     def stop(self, reason: BaseException) -> None:
         """Let go of the run; what is recorded stays."""
@@ -145,7 +168,7 @@ class Performance:
         future.add_done_callback(self._code_ended)
 
     def _code_ended(self, code: asyncio.Future[Any]) -> None:
-        if self._ended.done() or self._context.stopped_by is not None:
+        if self._ending is not None or self._context.stopped_by is not None:
             _look_at(code)
         elif code.cancelled():
             self._end(Raised(StepFailed("The workflow's code was cancelled from inside.", type_name="CancelledError")))
@@ -195,28 +218,29 @@ class Performance:
         self._end(Stopped(error))
 
     def _end(self, ending: Ending) -> None:
-        if not self._ended.done():
-            # At once: branches that are left would wait, and the run be parked instead of ended.
-            self._context.refuse_calls()
-            self._ended.set_result(ending)
-
-    async def _close(self) -> None:
-        # Also where nothing is open: the thread of a `def` workflow may be between two calls.
+        if self._ending is not None:
+            return
+        self._ending = ending
+        # At once: branches that are left would wait, and the run be parked instead of ended. Also where nothing is
+        # open: the thread of a `def` workflow may be between two calls.
         self._context.refuse_calls()
         if self._context.is_quiet:
-            return
-        # From a plain callback: the code's tasks must not be driven from inside a task of the outer loop.
-        closed: asyncio.Future[None] = self._outer.create_future()
+            self._closed(ending)
+        else:
+            # From a plain callback: the code's tasks must not be driven from inside a task of the outer loop.
+            self._outer.call_soon(self._drop, ending)
 
-        def close() -> None:
-            try:
-                self._context.close()
-            finally:
-                if not closed.done():
-                    closed.set_result(None)
+    def _drop(self, ending: Ending) -> None:
+        try:
+            self._context.close()
+        finally:
+            self._closed(ending)
 
-        self._outer.call_soon(close)
-        await closed
+    def _closed(self, ending: Ending) -> None:
+        self._context.release()
+        tell, self._tell = self._tell, None
+        assert tell is not None
+        tell(ending)
 
 
 def _look_at(code: asyncio.Future[Any]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from stepfast.kernel.errors import Invalid, InvalidDefinition
 from stepfast.kernel.retry import Retry
+from stepfast.kernel.texts import shown
 from stepfast.workflows.codec import ArgumentsCodec, ValueCodec
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class Registry:
         """The highest version of a workflow."""
         versions = [workflow for workflow in self.workflows() if workflow.name == name]
         if not versions:
-            raise Invalid(f"No workflow is named {name!r} here. {self._names_for_people(name)}")
+            raise Invalid(f"No workflow is named {shown(name)} here. {self._names_for_people(name)}")
         return max(versions, key=lambda workflow: workflow.version)
 
     def codes(self) -> list[str]:

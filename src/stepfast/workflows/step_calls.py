@@ -55,17 +55,10 @@ class StepCall:
     def begin(self, asked: Asked, record: Record | None) -> None:
         asked.context.busy.add(asked.call)
         self._task = asked.context.outer.create_task(self._perform(asked, record), context=asked.variables)
-        self._task.add_done_callback(partial(self._performed, asked))
-
-    def _performed(self, asked: Asked, task: asyncio.Task[None]) -> None:
-        # Whatever kept an attempt from being recorded: a run that nobody answers would hang for ever.
-        if not self._unwanted and (task.cancelled() or task.exception() is not None):
-            error = asyncio.CancelledError() if task.cancelled() else task.exception()
-            asked.context.stop(error or asyncio.CancelledError())
 
     def call_off(self, asked: Asked) -> None:
         """A body that still runs is cancelled; a record under way stays."""
-        if self._task is None or self._task.done():
+        if self._task is None:
             return
         self.drop()
         if not self._scheduling:
@@ -104,17 +97,26 @@ class StepCall:
             self._task.cancel()
 
     async def _perform(self, asked: Asked, record: Record | None) -> None:
-        is_due = await self._take_up(asked, record)
-        while is_due and not await self._attempt(asked):
-            self._attempt_no += 1
-            is_due = await self._rest(asked)
+        try:
+            is_due = record is None or await self._take_up(asked, record)
+            while is_due and not await self._attempt(asked):
+                self._attempt_no += 1
+                is_due = await self._rest(asked)
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            # Whatever kept an attempt from being recorded: a run that nobody answers would hang for ever.
+            if not self._unwanted:
+                asked.context.stop(error)
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            # The task refers to this call in turn; let go, both are freed at once.
+            self._task = None
 
-    async def _take_up(self, asked: Asked, record: Record | None) -> bool:
+    async def _take_up(self, asked: Asked, record: Record) -> bool:
         """Go on where the last record of the call has left it; False when the run was let go of meanwhile."""
         context = asked.context
-        if record is None:
-            self._begun_at = context.host.clock.now()
-            return True
         self._begun_at = context.begun_at(record.call) or record.started_at
         self._attempt_no = record.attempt
         if record.state is StepState.RUNNING:
@@ -152,6 +154,7 @@ class StepCall:
         """One try of the body; False when it failed and another try follows."""
         context, attempt = asked.context, self._attempt_no
         started_at = context.host.clock.now()
+        self._begun_at = self._begun_at or started_at
         limit = attempt_limit(self._body.limits, self._begun_at, started_at)
         if limit is not None and limit.span_ms == 0:
             self._fail(asked, started_at, given_up(asked.call.address, max(attempt - 1, 1), self._body.limits))
@@ -167,7 +170,9 @@ class StepCall:
                 context.stop(error)
                 return True
             return await self._attempt_failed(asked, started_at, error)
-        self._save(asked, asked.new_record(StepState.COMPLETED, attempt, started_at, value=text), restored, None)
+        if not self._unwanted:
+            # One that swallowed its cancellation has its end already: it was called off, or the run is let go of.
+            self._save(asked, asked.new_record(StepState.COMPLETED, attempt, started_at, value=text), restored, None)
         return True
 
     def _tell_start(self, asked: Asked, started_at: Instant) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 from stepfast.kernel.durations import Duration
 from stepfast.kernel.errors import InvalidDefinition, WrongCall
 from stepfast.kernel.retry import Retry
-from stepfast.kernel.texts import check_text
+from stepfast.kernel.texts import check_text, shown
 from stepfast.workflows.bodies import Key, StepBody
 from stepfast.workflows.branches import ask_blocking, thread_branch
 from stepfast.workflows.calls import Operation
@@ -210,7 +210,7 @@ def check_name(what: str, name: object, function: object) -> str:
         raise InvalidDefinition(f"{what} {name or function!r} must be a plain `def` or `async def` function.")
     if not isinstance(name, str) or not _is_usable(name):
         raise InvalidDefinition(
-            f"{what} name {name!r} cannot be used: give name=... with 1 to {MAX_NAME} printable characters, "
+            f"{what} name {shown(name)} cannot be used: give name=... with 1 to {MAX_NAME} printable characters, "
             f"none of them a space, '/', '#' or '@'."
         )
     return name

@@ -11,8 +11,9 @@ from stepfast.kernel import rules
 from stepfast.kernel.decisions import Record
 from stepfast.kernel.errors import Invalid, Unstorable, WrongCall
 from stepfast.kernel.events import EventType
+from stepfast.kernel.numbers import MAX_NUMBER
 from stepfast.kernel.states import StepState
-from stepfast.kernel.texts import check_text
+from stepfast.kernel.texts import check_optional_text, check_text, shown
 from stepfast.workflows.bodies import current_step
 from stepfast.workflows.branches import thread_branch
 from stepfast.workflows.calls import Asked
@@ -75,9 +76,20 @@ def emit(event: str, data: Any = None) -> Any:
     return ask("emit", EmitCall(event, text))
 
 
+def _progress_data(done: float, total: float | None, note: str | None) -> str:
+    said = {"done": _amount("done", done), "total": None if total is None else _amount("total", total)}
+    return json.dumps({**said, "note": check_optional_text("The note of a progress", note or None)})
+
+
+def _amount(what: str, number: object) -> int | float:
+    if isinstance(number, bool) or not isinstance(number, int | float) or not abs(number) <= MAX_NUMBER:
+        raise Invalid(f"The {what} of a progress is {shown(number)}; use a number.")
+    return number
+
+
 def progress(done: float, total: float | None = None, note: str | None = None) -> None:
     """Say how far the run has got; goes along with its next commit, and is silent while its code is replayed."""
-    data = json.dumps({"done": done, "total": total, "note": note}, allow_nan=False)
+    data = _progress_data(done, total, note)
     loop = events._get_running_loop()
     branch = current_branch_of(loop) if isinstance(loop, RunLoop) else thread_branch()
     # The branch first: a run that was started inside a step's body inherits the context of that step.

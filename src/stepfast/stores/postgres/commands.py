@@ -113,14 +113,15 @@ def _run_ids(requests: Iterable[Request]) -> list[RunId]:
 
 def _seen_run(row: Row) -> SeenRun:
     """A row of `LOOK`."""
-    run_id, tenant, workflow, version, kind, text, generation, state, task, hold, is_put_off, error, *rest = row
-    parent_id, parent_wait, is_awaited, has_letter, deadline_at, has_begun, *place, _ = rest
+    run_id, tenant, workflow, version, kind, code, text, generation, state, task, hold, is_put_off, *rest = row
+    error, parent_id, parent_wait, is_awaited, has_letter, deadline_at, has_begun, *place, _ = rest
     run = LockedRun(
         RunId(run_id),
         tenant,
         workflow,
         version,
         kind,
+        code,
         text,
         generation,
         RunState(state),

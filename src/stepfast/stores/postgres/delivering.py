@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 DELIVER = """
 select state, queue, worker_id
-  from stepfast.deliver($1::uuid, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::text)
+  from stepfast.deliver($1::uuid, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::text, $9::text)
 """
 WAITS = "select * from stepfast.waits($1::uuid[])"
 MESSAGES = "select * from stepfast.messages($1::uuid[])"

@@ -184,7 +184,7 @@ class PostgresStore:
     async def run(self, tenant: str | None, run_id: RunId) -> RunView | None:
         """One run, if this tenant has it."""
         parameters = {"tenant": tenant, "run_id": run_id}
-        found = await reading.read(self._cold, "get_run", parameters, rows.run_view)
+        found = await reading.read(self._cold, "get_run", parameters, rows.whole_run_view)
         return found[0] if found else None
 
     async def runs(self, where: RunFilter) -> list[RunView]:

@@ -13,7 +13,7 @@ BEAT = "select moment, alive, run_ids, tokens, wakes, holds from stepfast.beat($
 RETIRE = "select stepfast.retire($1::uuid)"
 GIVE_BACK = "select stepfast.give_back($1::uuid, $2::uuid[], 'its worker did not know of it')"
 UPKEEP = """
-select buried, returned, failed, overdue, unjoined
+select buried, returned, failed, overdue, unjoined, silent_at
   from stepfast.upkeep($1::boolean, $2::integer, $3::integer, $4::text, $5::text, $6::text)
 """
 

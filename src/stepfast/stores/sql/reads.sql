@@ -2,8 +2,15 @@
 -- One run, for its tenant or, without one, for anybody.
 select run_id, tenant, workflow, version, kind, state, generation, queue, priority, queued_at, updated_at, ended_at,
        worker_id, token, crashes, claims, parent_id, key, actor, correlation_id, causation_id, thread_id, subject,
-       metadata, input, value, error
-  from stepfast.run_state
+       metadata, input, value, error, code,
+       (select e.data
+          from stepfast.event e
+         where e.run_id = s.run_id
+           and e.type = 'step_progress'
+           and e.generation = s.generation
+         order by e.seq desc
+         limit 1)
+  from stepfast.run_state s
  where run_id = :run_id
    and (cast(:tenant as text) is null or tenant = :tenant);
 
@@ -11,7 +18,7 @@ select run_id, tenant, workflow, version, kind, state, generation, queue, priori
 -- One page of runs, newest first; every condition is optional.
 select s.run_id, s.tenant, s.workflow, s.version, s.kind, s.state, s.generation, s.queue, s.priority, s.queued_at,
        s.updated_at, s.ended_at, s.worker_id, s.token, s.crashes, s.claims, s.parent_id, s.key, s.actor,
-       s.correlation_id, s.causation_id, s.thread_id, s.subject, s.metadata, s.input, s.value, s.error
+       s.correlation_id, s.causation_id, s.thread_id, s.subject, s.metadata, s.input, s.value, s.error, s.code
   from stepfast.run_state s
  where s.run_id < :before
    and (cast(:tenant as text) is null or s.tenant = :tenant)
@@ -54,7 +61,7 @@ select wait_id, kind, name, due_at, need, spare, total, got, failed
 
 -- name: list_inbox
 -- What has come for a run and was not yet taken, in order of arrival.
-select n, kind, name, value, actor, at, told
+select n, kind, name, value, actor, at, told, reason
   from stepfast.inbox
  where run_id = :run_id
  order by n;

@@ -87,9 +87,9 @@ def _find(connection: apsw.Connection, request: Request, now: Instant) -> Found:
 
 
 def _found(row: Row, steps: Sequence[StepMark]) -> Found:
-    run_id, tenant, workflow, version, kind, run_input, generation, state, task, hold, is_put_off, error, *rest = row
-    parent_id, parent_wait, is_awaited, has_letter, deadline_at, claims, *holder = rest
-    identity = (run_id, tenant, workflow, version, kind, run_input, generation, RunState(state))
+    run_id, tenant, workflow, version, kind, code, run_input, generation, state, task, hold, is_put_off, *rest = row
+    error, parent_id, parent_wait, is_awaited, has_letter, deadline_at, claims, *holder = rest
+    identity = (run_id, tenant, workflow, version, kind, code, run_input, generation, RunState(state))
     standing = (None if task is None else TaskState(task), bool(hold), bool(is_put_off), error)
     joins = None if parent_id is None else Joins(parent_id, parent_wait)
     ties = (joins, bool(is_awaited), bool(has_letter))
@@ -178,7 +178,6 @@ def _reopen(
     generation, token = at
     opened = (run.run_id, generation, run.tenant, reopen.version, reopen.code, reopen.input, reopen.cause)
     connection.execute(SAVE_SQL["open_generation"], (*opened, request.actor, request.reason, now))
-    superseded = [(generation, run.run_id, *call) for call in reopen.superseded]
-    connection.executemany(SAVE_SQL["supersede"], superseded)
+    connection.execute(SAVE_SQL["supersede"], (generation, run.run_id, json.dumps(reopen.superseded)))
     task = {"run_id": run.run_id, "code": reopen.code, "generation": generation, "token": token, "now": now}
     connection.execute(SQL["reopen"], {**task, "priority_ms": PRIORITY_MS})

@@ -33,7 +33,7 @@ SQL = {name: unprefixed(text) for name, text in shared_statements().items()}
 
 
 def get_run(connection: apsw.Connection, tenant: str | None, run_id: RunId) -> RunView | None:
-    found = _all(connection, "get_run", {"tenant": tenant, "run_id": run_id}, rows.run_view)
+    found = _all(connection, "get_run", {"tenant": tenant, "run_id": run_id}, rows.whole_run_view)
     return found[0] if found else None
 
 

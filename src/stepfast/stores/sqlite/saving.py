@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import assert_never
 
@@ -143,7 +144,7 @@ class Batch:
         if then.superseded is None:
             rows["supersede_all"].append((following, run_id))
         else:
-            rows["supersede"].extend((following, run_id, *call) for call in then.superseded)
+            rows["supersede"].append((following, run_id, json.dumps(then.superseded)))
         rows["delete_waits"].append((run_id,))
         opened = (run_id, following, tenant, then.version, then.code, then.input, then.cause)
         rows["open_generation"].append((*opened, None, None, self._now))
@@ -155,7 +156,8 @@ class Batch:
         if then.delay_ms > 0:
             state, due_at = TaskState.WAITING, self._now + then.delay_ms
             rows["insert_backoff"].append((run_id, tenant, generation, self._now, due_at))
-        rows["begin_generation"].append((state.value, generation, then.code, then.is_retry, due_at, self._now, run_id))
+        life = (state.value, generation, then.code, then.is_retry, due_at, self._now, self._now + then.delay_ms)
+        rows["begin_generation"].append((*life, run_id))
 
     def _add_outcome(self, decision: Decision) -> None:
         outcome, letter = decision.outcome, decision.dead_letter

@@ -110,12 +110,11 @@ class Newcomers:
 
     def _add_events(self, run: NewRun, holder: WorkerId | None) -> None:
         data = json.dumps({"workflow": run.workflow, "version": run.version})
-        self._add_event(run, 1, EventType.QUEUED, 0, run.actor, data)
+        queued = (run.run_id, run.tenant, self._now, run.actor, run.causation_id, data)
+        self._pending.rows["insert_queued"].append(queued)
         if holder is not None:
-            self._add_event(run, 2, EventType.CLAIMED, 1, None, claimed_data(holder, self._label))
-
-    def _add_event(self, run: NewRun, seq: int, kind: EventType, token: int, actor: str | None, data: str) -> None:
-        self._events.append((run.run_id, seq, run.tenant, 1, kind.value, self._now, None, None, token, actor, data))
+            claimed = (EventType.CLAIMED.value, self._now, None, None, 1, None, claimed_data(holder, self._label))
+            self._events.append((run.run_id, 2, run.tenant, 1, *claimed))
 
 
 def start(connection: apsw.Connection, runs: Sequence[NewRun], holder: WorkerId | None) -> list[Started]:

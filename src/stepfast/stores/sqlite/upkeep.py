@@ -14,8 +14,9 @@ from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.exchange import DeadRun, Upkeep, UpkeepReport
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.states import RunState
-from stepfast.stores.sqlite.asking import fetch, moment, statements
+from stepfast.stores.sqlite.asking import fetch, moment, one, statements
 from stepfast.stores.sqlite.pending import last_event
+from stepfast.stores.sqlite.problems import REFUSED
 from stepfast.stores.sqlite.saving import save
 
 SQL = statements("workers")
@@ -44,14 +45,14 @@ def upkeep(connection: apsw.Connection, request: Upkeep) -> UpkeepReport:
     report = UpkeepReport(_bury(connection, now) if request.may_bury else [], [], [], [], [])
     for orphan in list(_orphans(connection, request.limit)):
         if orphan.strikes + orphan.strike >= request.max_crashes:
-            _fail(connection, orphan, request.verdict, now)
-            report.failed.append(orphan.run_id)
+            if _is_failed(connection, orphan, request.verdict, now):
+                report.failed.append(orphan.run_id)
         else:
             _give_back(connection, orphan, now)
             report.returned.append(orphan.run_id)
     report.overdue.extend(_overdue(connection, request.limit, now))
     report.unjoined.extend(_unjoined(connection, request.limit))
-    return report
+    return report._replace(silent_at=one(connection, SQL["silent_at"], {}))
 
 
 def _bury(connection: apsw.Connection, now: Instant) -> list[WorkerId]:
@@ -64,8 +65,9 @@ def _overdue(connection: apsw.Connection, limit: int, now: Instant) -> list[RunI
 
 def _unjoined(connection: apsw.Connection, limit: int) -> list[RunId]:
     """Children to be cancelled; a group that has none left is not looked at again."""
+    children = [RunId(run_id) for (run_id,) in fetch(connection, SQL["unjoined_children"], {"limit": limit})]
     connection.execute(SQL["forget_unjoined"], {"limit": limit})
-    return [RunId(run_id) for (run_id,) in fetch(connection, SQL["unjoined_children"], {"limit": limit})]
+    return children
 
 
 def _orphans(connection: apsw.Connection, limit: int) -> Iterator[Orphan]:
@@ -88,6 +90,17 @@ def _give_back(connection: apsw.Connection, orphan: Orphan, now: Instant) -> Non
     decision.events = (_reaped(orphan, now),)
     save(connection, [decision], False)
     connection.execute(SQL["return_orphan"], (now, orphan.run_id))
+
+
+def _is_failed(connection: apsw.Connection, orphan: Orphan, verdict: DeadRun, now: Instant) -> bool:
+    """End a run if its rows allow it; one whose rows are spoilt is set aside for `doctor`, and holds up no other."""
+    try:
+        with connection:
+            _fail(connection, orphan, verdict, now)
+    except REFUSED:
+        connection.execute(SQL["set_aside"], (now, orphan.run_id))
+        return False
+    return True
 
 
 def _fail(connection: apsw.Connection, orphan: Orphan, verdict: DeadRun, now: Instant) -> None:

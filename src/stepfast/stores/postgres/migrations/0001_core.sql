@@ -162,6 +162,7 @@ create table stepfast.inbox (
     actor text collate "C",
     at bigint not null,
     told boolean not null default false,
+    reason text collate "C",
     primary key (run_id, n)
 );
 
@@ -210,6 +211,8 @@ create table stepfast.event (
 
 alter sequence stepfast.event_position owned by stepfast.event.position;
 create index event_by_position on stepfast.event (position);
+-- How far a run has got is asked for with each look at it, and its history may be long.
+create index event_of_progress on stepfast.event (run_id, seq) where type = 'step_progress';
 
 create table stepfast.worker (
     worker_id uuid primary key,
@@ -275,6 +278,7 @@ select r.run_id,
        r.workflow,
        coalesce(g.version, r.version) as version,
        r.kind,
+       coalesce(g.code, r.code) as code,
        case
            when t.run_id is null then o.state
            when t.hold and t.state <> 'leased' then 'paused'

@@ -1,6 +1,7 @@
 -- Starting runs. One call is one statement and one round trip in a transaction of its own, so that a client frozen at
 -- any moment holds no lock. Rows come as arrays of columns, of which row `i` is the `i`th element. Plans are pinned by
--- settings of the function: the statistics may be older than the table is large.
+-- settings of the function: the statistics may be older than the table is large, and behind a pooler a session is not
+-- ours to set. Without `jit = off` a plan that uses what is switched off counts as dear, and is compiled at length.
 
 -- What the event `claimed` says.
 create function stepfast.claimed_data(k_worker uuid, k_label text) returns text
@@ -65,6 +66,7 @@ language plpgsql volatile
 set enable_seqscan = off
 set enable_nestloop = off
 set plan_cache_mode = force_generic_plan
+set jit = off
 set lock_timeout = '5s'
 as $$
 declare

@@ -7,6 +7,7 @@ create function stepfast.join_ends(j_parent uuid[], j_wait integer[], j_state te
 language plpgsql volatile
 set enable_seqscan = off
 set plan_cache_mode = force_generic_plan
+set jit = off
 as $$
 declare
     ended record;
@@ -80,12 +81,10 @@ begin
 end
 $$;
 
--- Opens a later life of a run, in which the records of its calls count no more: of all of them when `k_whole`, else of
--- those calls `y_*` that belong to `k_of`.
+-- Opens a later life of a run.
 create function stepfast.open_generation(
     k_run uuid, k_generation integer, k_tenant text, k_version integer, k_code text, k_input text, k_cause text,
-    k_actor text, k_reason text, k_whole boolean, k_of integer, y_of integer[], y_path text[], y_name text[],
-    y_count integer[], moment bigint
+    k_actor text, k_reason text, moment bigint
 ) returns void
 language plpgsql volatile
 as $$
@@ -96,15 +95,41 @@ begin
     values (
         k_run, k_generation, k_tenant, k_version, k_code, k_input, k_cause, k_actor, k_reason, moment
     );
+end
+$$;
+
+-- The records of calls `y_*` count no more: they belong to run `d_run[y_of[i]]`, whose later life is its generation
+-- `d_generation[y_of[i]]`. One join for all runs: a look through all calls for each takes the square of their number.
+create function stepfast.supersede(
+    d_run uuid[], d_generation integer[], y_of integer[], y_path text[], y_name text[], y_count integer[]
+) returns void
+language plpgsql volatile
+set enable_seqscan = off
+set enable_nestloop = off
+set enable_mergejoin = off
+set plan_cache_mode = force_custom_plan
+set jit = off
+as $$
+begin
     update stepfast.step s
-       set superseded_by = k_generation
-     where s.run_id = k_run
+       set superseded_by = d_generation[y.owner]
+      from unnest(y_of, y_path, y_name, y_count) y(owner, path, name, count)
+     where s.run_id = any (array(select distinct d_run[u] from unnest(y_of) u))
        and s.superseded_by is null
-       and (k_whole or (s.path, s.name, s.count) in (
-               select y.path, y.name, y.count
-                 from unnest(y_of, y_path, y_name, y_count) y(owner, path, name, count)
-                where y.owner = k_of
-           ));
+       and s.run_id = d_run[y.owner]
+       and s.path = y.path
+       and s.name = y.name
+       and s.count = y.count;
+end
+$$;
+
+-- How long each generation of a run may take. The plan is made anew each time, as for `queued_at`.
+create function stepfast.timeout_of(k_run uuid) returns bigint
+language plpgsql volatile
+set plan_cache_mode = force_custom_plan
+as $$
+begin
+    return (select r.timeout_ms from stepfast.run r where r.run_id = k_run);
 end
 $$;
 
@@ -229,6 +254,7 @@ language plpgsql volatile
 set enable_seqscan = off
 set enable_nestloop = off
 set plan_cache_mode = force_generic_plan
+set jit = off
 set lock_timeout = '5s'
 as $$
 declare
@@ -339,12 +365,24 @@ begin
         perform stepfast.drop_waits(array[d_run[x_of[i]]]);
         perform stepfast.open_generation(
             d_run[x_of[i]], d_generation[x_of[i]] + 1, d_tenant[x_of[i]], x_version[i], x_code[i], x_input[i],
-            x_cause[i], null, null, x_whole[i], x_of[i], y_of, y_path, y_name, y_count, moment);
+            x_cause[i], null, null, moment);
+        if x_whole[i] then
+            update stepfast.step s
+               set superseded_by = d_generation[x_of[i]] + 1
+             where s.run_id = d_run[x_of[i]] and s.superseded_by is null;
+        end if;
         update stepfast.task t
            set generation = t.generation + 1, code = x_code[i], claims = 0, crashes = 0, strikes = 0,
-               tries = case when x_cause[i] = 'retry' then t.tries + 1 else 0 end
+               tries = case when x_cause[i] = 'retry' then t.tries + 1 else 0 end,
+               deadline_at = moment + p_delay[array_position(p_of, x_of[i])] + stepfast.timeout_of(t.run_id)
          where t.run_id = d_run[x_of[i]];
     end loop;
+    if cardinality(y_of) > 0 then
+        perform stepfast.supersede(
+                    array_agg(case when answers[i] = 1 then d_run[i] end order by i),
+                    array_agg(d_generation[i] + 1 order by i), y_of, y_path, y_name, y_count)
+           from generate_series(1, cardinality(d_run)) i;
+    end if;
 
     if cardinality(p_of) > 0 then
         chosen := array(

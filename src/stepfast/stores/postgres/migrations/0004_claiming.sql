@@ -348,6 +348,7 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 set enable_material = off
 set plan_cache_mode = force_generic_plan
+set jit = off
 set lock_timeout = '5s'
 as $$
 declare
@@ -395,6 +396,7 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 set enable_material = off
 set plan_cache_mode = force_generic_plan
+set jit = off
 set lock_timeout = '5s'
 as $$
 declare
@@ -437,6 +439,7 @@ set enable_mergejoin = off
 set enable_material = off
 set enable_sort = off
 set plan_cache_mode = force_generic_plan
+set jit = off
 as $$
 begin
     return query
@@ -467,6 +470,7 @@ returns table (
 language plpgsql volatile
 set enable_seqscan = off
 set plan_cache_mode = force_generic_plan
+set jit = off
 as $$
 begin
     return query

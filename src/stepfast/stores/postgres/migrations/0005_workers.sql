@@ -8,6 +8,7 @@ create function stepfast.enrol(
 language plpgsql volatile
 set enable_seqscan = off
 set plan_cache_mode = force_custom_plan
+set jit = off
 set lock_timeout = '5s'
 as $$
 declare
@@ -51,6 +52,7 @@ create function stepfast.beat(
 language plpgsql volatile
 set enable_seqscan = off
 set plan_cache_mode = force_generic_plan
+set jit = off
 set lock_timeout = '5s'
 as $$
 begin
@@ -72,6 +74,7 @@ create function stepfast.give_back(k_worker uuid, k_runs uuid[], k_reason text) 
 language plpgsql volatile
 set enable_seqscan = off
 set plan_cache_mode = force_generic_plan
+set jit = off
 set lock_timeout = '5s'
 as $$
 declare
@@ -195,6 +198,37 @@ begin
 end
 $$;
 
+-- Tells that a run has lost its holder.
+create function stepfast.tell_reaped(k_run uuid, k_seq integer, k_token integer, k_data text, moment bigint)
+returns void
+language sql volatile
+as $$
+    insert into stepfast.event (run_id, seq, tenant, generation, type, at, token, data)
+    select t.run_id, k_seq, t.tenant, t.generation, 'reaped', moment, k_token, k_data
+      from stepfast.task t
+     where t.run_id = k_run
+$$;
+
+-- Ends a run whose crash budget is spent, if its rows allow it; one whose rows are spoilt is set aside for `doctor`, where
+-- it waits for nothing but a person, and holds up no other.
+create function stepfast.is_failed_for_crashes(
+    k_run uuid, k_seq integer, k_token integer, k_data text, k_error text, k_error_type text, k_message text,
+    moment bigint
+) returns boolean
+language plpgsql volatile
+as $$
+begin
+    perform stepfast.tell_reaped(k_run, k_seq, k_token, k_data, moment);
+    perform stepfast.fail_for_crashes(k_run, k_seq + 1, k_token, k_error, k_error_type, k_message, moment);
+    return true;
+exception when integrity_constraint_violation then
+    update stepfast.task t
+       set state = 'waiting', worker_id = null, token = k_token, due_at = null, deadline_at = null, since_at = moment
+     where t.run_id = k_run;
+    return false;
+end
+$$;
+
 -- Open children of groups that nobody will join, except those that were told to go on; a group without any is
 -- forgotten. What another pass is looking at is left to it.
 create function stepfast.unjoined_children(at_most integer) returns text[]
@@ -220,13 +254,12 @@ begin
                and not r.leave
                and exists (select from stepfast.task t where t.run_id = r.run_id offset 0)
              order by r.run_id
-             limit at_most - cardinality(children)
+             limit greatest(1, at_most - cardinality(children))
         );
         if cardinality(still_open) = 0 then
             delete from stepfast.unjoined u where u.run_id = group_of.run_id and u.wait_id = group_of.wait_id;
         end if;
-        children := children || still_open;
-        exit when cardinality(children) >= at_most;
+        children := children || still_open[1 : at_most - cardinality(children)];
     end loop;
     return children::text[];
 end
@@ -264,7 +297,9 @@ begin
         held := array(
             select t.run_id
               from stepfast.task t
-             where t.worker_id = holder and t.state = 'leased'
+             where t.worker_id = holder
+               and t.state = 'leased'
+               and exists (select from stepfast.run r where r.run_id = t.run_id offset 0)
              order by t.run_id
              limit room + 2
         );
@@ -299,6 +334,7 @@ begin
         select t.run_id, t.tenant, t.generation, t.token + 1 as token, t.worker_id, t.crashes + 1 as crashes,
                t.strikes + (t.run_id = any (alone))::integer as strikes,
                1 + coalesce((select max(e.seq) from stepfast.event e where e.run_id = t.run_id), 0) as seq,
+               format('{"worker": "%s", "crashes": %s}', t.worker_id, t.crashes + 1) as reaped,
                r.parent_id
           from stepfast.task t
          cross join lateral (select x.* from stepfast.run x where x.run_id = t.run_id offset 0) r
@@ -312,14 +348,14 @@ begin
         continue when one.strikes >= max_crashes
                   and one.parent_id <> all (locked)
                   and exists (select from stepfast.task p where p.run_id = one.parent_id);
-        insert into stepfast.event (run_id, seq, tenant, generation, type, at, token, data)
-        values (one.run_id, one.seq, one.tenant, one.generation, 'reaped', moment, one.token,
-                format('{"worker": "%s", "crashes": %s}', one.worker_id, one.crashes));
         if one.strikes >= max_crashes then
-            perform stepfast.fail_for_crashes(
-                one.run_id, one.seq + 1, one.token, verdict_error, verdict_type, verdict_message, moment);
-            failed := failed || one.run_id::text;
+            if stepfast.is_failed_for_crashes(
+                one.run_id, one.seq, one.token, one.reaped, verdict_error, verdict_type, verdict_message, moment)
+            then
+                failed := failed || one.run_id::text;
+            end if;
         else
+            perform stepfast.tell_reaped(one.run_id, one.seq, one.token, one.reaped, moment);
             update stepfast.task t
                set state = 'ready', worker_id = null, token = one.token, crashes = one.crashes, strikes = one.strikes,
                    since_at = moment
@@ -343,7 +379,8 @@ create function stepfast.upkeep(
     out returned text[],
     out failed text[],
     out overdue text[],
-    out unjoined text[]
+    out unjoined text[],
+    out silent_at bigint
 )
 language plpgsql volatile
 set enable_seqscan = off
@@ -352,6 +389,7 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 set enable_material = off
 set plan_cache_mode = force_custom_plan
+set jit = off
 set lock_timeout = '5s'
 as $$
 declare
@@ -384,10 +422,14 @@ begin
     overdue := array(
         select t.run_id::text
           from stepfast.task t
-         where t.deadline_at <= moment and t.deadline_at is not null and t.state <> 'leased'
+         where t.deadline_at <= moment
+           and t.deadline_at is not null
+           and t.state <> 'leased'
+           and exists (select from stepfast.run r where r.run_id = t.run_id offset 0)
          order by t.deadline_at, t.run_id
          limit at_most
     );
     unjoined := stepfast.unjoined_children(at_most);
+    select min(w.seen_at + w.lease_ms) into silent_at from stepfast.worker w where w.dead_at is null;
 end
 $$;

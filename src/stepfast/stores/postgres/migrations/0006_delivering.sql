@@ -1,7 +1,7 @@
 -- Delivering: what comes for a run from outside, and what its holder reads of it.
 
 -- Stores a message for a run whatever its state, and makes a run that waits for just that ready. The answer is the
--- state before, null for a run that this tenant does not have.
+-- state before, null for a run that this tenant does not have; to a key that was used before, the state of that time.
 create function stepfast.deliver(
     d_run uuid,
     d_tenant text,
@@ -11,6 +11,7 @@ create function stepfast.deliver(
     d_actor text,
     d_key text,
     d_digest text,
+    d_reason text,
     out state text,
     out queue text,
     out worker_id text
@@ -18,52 +19,64 @@ create function stepfast.deliver(
 language plpgsql volatile
 set enable_seqscan = off
 set plan_cache_mode = force_custom_plan
+set jit = off
 set lock_timeout = '5s'
 as $$
 declare
     moment bigint;
-    earlier text;
+    is_fresh boolean := true;
     awaited boolean;
     mine record;
+    seen record;
+    earlier record;
 begin
     select t.tenant, t.state, t.hold, t.wakes, t.token, t.generation, t.queue, t.worker_id
       into mine
       from stepfast.task t
      where t.run_id = d_run and (d_tenant is null or t.tenant = d_tenant)
        for no key update;
-    select s.state into state from stepfast.run_state s where s.run_id = d_run and (d_tenant is null or s.tenant = d_tenant);
-    if mine.tenant is null then
-        return;
+    select s.tenant, s.state, s.ended_at
+      into seen
+      from stepfast.run_state s
+     where s.run_id = d_run and (d_tenant is null or s.tenant = d_tenant);
+    -- Opened again between the two looks: it would be told that its message is stored.
+    if mine.tenant is null and seen.tenant is not null and seen.ended_at is null then
+        raise exception using errcode = 'serialization_failure', message = 'the run was opened again meanwhile';
     end if;
     moment := stepfast.now_ms();
+    state := seen.state;
     queue := mine.queue;
     worker_id := mine.worker_id::text;
-    if d_key is not null then
-        insert into stepfast.idempotency (tenant, command, key, digest, run_id, at)
-        values (mine.tenant, d_kind, d_key, d_digest, d_run, moment)
+    if d_key is not null and mine.tenant is not null then
+        insert into stepfast.idempotency (tenant, command, key, digest, run_id, answer, at)
+        values (mine.tenant, d_kind, d_key, d_digest, d_run, seen.state, moment)
             on conflict do nothing;
-        if not found then
-            select k.digest
-              into strict earlier
-              from stepfast.idempotency k
-             where k.tenant = mine.tenant and k.command = d_kind and k.key = d_key;
-            if earlier <> d_digest then
-                raise exception using
-                    errcode = 'SF001',
-                    message = format(
-                        'Key %s of tenant %s was used before for another %s. '
-                        'Use a new key, or send what was sent first.',
-                        to_json(d_key), to_json(mine.tenant), d_kind);
-            end if;
-            return;
-        end if;
+        is_fresh := found;
     end if;
-    insert into stepfast.inbox (run_id, n, tenant, kind, name, value, actor, at, told)
-    values (d_run, mine.wakes + 1, mine.tenant, d_kind, d_name, d_value, d_actor, moment, mine.state <> 'leased');
+    -- What was taken once is answered as it was then, also when the run has ended since.
+    if d_key is not null and (mine.tenant is null or not is_fresh) then
+        select k.digest, k.answer
+          into earlier
+          from stepfast.idempotency k
+         where k.tenant = seen.tenant and k.command = d_kind and k.key = d_key;
+        if earlier.digest <> d_digest then
+            raise exception using
+                errcode = 'SF001',
+                message = format(
+                    'Key %s of tenant %s was used before for another %s. Use a new key, or send what was sent first.',
+                    to_json(d_key), to_json(seen.tenant), d_kind);
+        end if;
+        state := coalesce(earlier.answer, seen.state);
+    end if;
+    if mine.tenant is null or not is_fresh then
+        return;
+    end if;
+    insert into stepfast.inbox (run_id, n, tenant, kind, name, value, actor, at, told, reason)
+    values (d_run, mine.wakes + 1, mine.tenant, d_kind, d_name, d_value, d_actor, moment, mine.state <> 'leased', d_reason);
     if mine.state <> 'leased' then
         insert into stepfast.event (run_id, seq, tenant, generation, type, at, token, actor, data)
         select d_run, 1 + coalesce(max(e.seq), 0), mine.tenant, mine.generation, 'signalled', moment, mine.token, d_actor,
-               format('{"name": %s, "n": %s}', to_json(d_name), mine.wakes + 1)
+               format('{"name": %s, "n": %s%s}', to_json(d_name), mine.wakes + 1, ', "reason": ' || to_json(d_reason))
           from stepfast.event e
          where e.run_id = d_run;
     end if;
@@ -89,6 +102,7 @@ returns table (
 language plpgsql volatile
 set enable_seqscan = off
 set plan_cache_mode = force_generic_plan
+set jit = off
 as $$
 begin
     return query
@@ -102,15 +116,16 @@ $$;
 -- What has come for runs and was not yet taken.
 create function stepfast.messages(h_runs uuid[])
 returns table (
-    run_id text, n integer, kind text, name text, value text, actor text, at bigint, told boolean
+    run_id text, n integer, kind text, name text, value text, actor text, at bigint, told boolean, reason text
 )
 language plpgsql volatile
 set enable_seqscan = off
 set plan_cache_mode = force_generic_plan
+set jit = off
 as $$
 begin
     return query
-    select m.run_id::text, m.n, m.kind, m.name, m.value, m.actor, m.at, m.told
+    select m.run_id::text, m.n, m.kind, m.name, m.value, m.actor, m.at, m.told, m.reason
       from stepfast.inbox m
      where m.run_id = any (h_runs)
      order by m.run_id, m.n;

@@ -7,6 +7,7 @@ create function stepfast.lock_runs(k_runs uuid[]) returns bigint
 language plpgsql volatile
 set enable_seqscan = off
 set plan_cache_mode = force_custom_plan
+set jit = off
 as $$
 declare
     parents uuid[];
@@ -41,10 +42,10 @@ $$;
 -- What commands are judged by. What an open run was started with may be large, and no command asks for it.
 create function stepfast.locked_runs(k_runs uuid[], moment bigint)
 returns table (
-    run_id text, tenant text, workflow text, version integer, kind text, input text, generation integer, state text,
-    task text, hold boolean, is_put_off boolean, error text, parent_id text, parent_wait integer, is_awaited boolean,
-    has_letter boolean, deadline_at bigint, has_begun boolean, token integer, worker_id text, queue text,
-    last_event integer, is_untold boolean
+    run_id text, tenant text, workflow text, version integer, kind text, code text, input text, generation integer,
+    state text, task text, hold boolean, is_put_off boolean, error text, parent_id text, parent_wait integer,
+    is_awaited boolean, has_letter boolean, deadline_at bigint, has_begun boolean, token integer, worker_id text,
+    queue text, last_event integer, is_untold boolean
 )
 language plpgsql volatile
 set enable_seqscan = off
@@ -52,11 +53,12 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 set enable_material = off
 set plan_cache_mode = force_custom_plan
+set jit = off
 as $$
 begin
     return query
-    select s.run_id::text, s.tenant, s.workflow, s.version, s.kind, case when t.run_id is null then s.input else '' end,
-           s.generation, s.state, t.state, coalesce(t.hold, false),
+    select s.run_id::text, s.tenant, s.workflow, s.version, s.kind, s.code,
+           case when t.run_id is null then s.input else '' end, s.generation, s.state, t.state, coalesce(t.hold, false),
            coalesce(t.due_at > moment, false) and not exists (
                select from stepfast.wait w where w.run_id = s.run_id and w.kind not in ('delay', 'backoff')
            ),
@@ -85,6 +87,7 @@ returns table (run_id text, seq integer, path text, name text, count integer, st
 language plpgsql volatile
 set enable_seqscan = off
 set plan_cache_mode = force_custom_plan
+set jit = off
 as $$
 begin
     return query
@@ -155,14 +158,18 @@ language plpgsql volatile
 set enable_seqscan = off
 set enable_nestloop = off
 set plan_cache_mode = force_custom_plan
+set jit = off
 as $$
 begin
     for i in 1 .. cardinality(g_of) loop
         perform stepfast.open_generation(
             d_run[g_of[i]], d_generation[g_of[i]], d_tenant[g_of[i]], g_version[i], g_code[i], g_input[i], g_cause[i],
-            g_actor[i], g_reason[i], false, g_of[i], y_of, y_path, y_name, y_count, moment);
+            g_actor[i], g_reason[i], moment);
         perform stepfast.reopen(d_run[g_of[i]], d_generation[g_of[i]], g_code[i], d_token[g_of[i]], moment);
     end loop;
+    if cardinality(y_of) > 0 then
+        perform stepfast.supersede(d_run, d_generation, y_of, y_path, y_name, y_count);
+    end if;
 
     insert into stepfast.event (run_id, seq, tenant, generation, type, at, step, attempt, token, actor, data)
     select d_run[e_of[i]], e_seq[i], d_tenant[e_of[i]], d_generation[e_of[i]], e_type[i], e_at[i], e_step[i],
@@ -205,7 +212,8 @@ begin
 end
 $$;
 
--- Puts an ended run back in the line, at its first place.
+-- Puts an ended run back in the line, at its first place. Its messages are numbered on: records name those that were
+-- taken.
 create function stepfast.reopen(
     k_run uuid, k_generation integer, k_code text, k_token integer, moment bigint
 ) returns void
@@ -213,10 +221,14 @@ language plpgsql volatile
 as $$
 begin
     insert into stepfast.task (
-        run_id, queue, tenant, code, place, state, generation, deadline_at, token, since_at
+        run_id, queue, tenant, code, place, state, generation, deadline_at, token, since_at, wakes
     )
     select r.run_id, r.queue, r.tenant, k_code, r.queued_at - r.priority * 3600000::bigint, 'ready', k_generation,
-           moment + r.timeout_ms, k_token, moment
+           moment + r.timeout_ms, k_token, moment, coalesce((
+               select max((e.data::json ->> 'n')::integer)
+                 from stepfast.event e
+                where e.run_id = k_run and e.type = 'signalled'
+           ), 0)
       from stepfast.run r
      where r.run_id = k_run;
 end
@@ -251,6 +263,7 @@ set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
 set plan_cache_mode = force_custom_plan
+set jit = off
 as $$
 begin
     return query

@@ -160,6 +160,7 @@ create table inbox (
     actor text,
     at integer not null,
     told integer not null default 0,
+    reason text,
     primary key (run_id, n)
 ) without rowid, strict;
 
@@ -205,6 +206,8 @@ create table event (
 ) strict;
 
 create unique index event_of_run on event (run_id, seq);
+-- How far a run has got is asked for with each look at it, and its history may be long.
+create index event_of_progress on event (run_id, seq) where type = 'step_progress';
 
 create table worker (
     worker_id text primary key,
@@ -270,6 +273,7 @@ select r.run_id,
        r.workflow,
        coalesce(g.version, r.version) as version,
        r.kind,
+       coalesce(g.code, r.code) as code,
        case
            when t.run_id is null then o.state
            when t.hold = 1 and t.state <> 'leased' then 'paused'

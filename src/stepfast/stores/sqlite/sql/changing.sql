@@ -1,6 +1,6 @@
 -- name: find_run
 -- A run as a command sees it, and what its rows are written by.
-select s.run_id, s.tenant, s.workflow, s.version, s.kind, s.input, s.generation, s.state, t.state,
+select s.run_id, s.tenant, s.workflow, s.version, s.kind, s.code, s.input, s.generation, s.state, t.state,
        coalesce(t.hold, 0),
        exists (select 1 from wait w where w.run_id = s.run_id)
        and not exists (select 1
@@ -71,10 +71,12 @@ update task
  where run_id = ?;
 
 -- name: reopen
--- An ended run joins the line again, at the place that it had at first.
-insert into task (run_id, queue, tenant, code, place, state, generation, deadline_at, token, since_at)
+-- An ended run joins the line again, at the place that it had at first. Its messages are numbered on: records name
+-- those that were taken.
+insert into task (run_id, queue, tenant, code, place, state, generation, deadline_at, token, since_at, wakes)
 select run_id, queue, tenant, :code, queued_at - priority * :priority_ms, 'ready', :generation, :now + timeout_ms,
-       :token, :now
+       :token, :now,
+       (select coalesce(max(e.data ->> 'n'), 0) from event e where e.run_id = run.run_id and e.type = 'signalled')
   from run
  where run_id = :run_id;
 

@@ -1,14 +1,13 @@
 -- name: task_of
 -- The task that something is brought to.
-select t.tenant, t.state, t.hold, t.wakes, t.token, t.generation, t.queue, t.worker_id
-  from task t
- where t.run_id = :run_id
-   and (:tenant is null or t.tenant = :tenant);
+select state, hold, wakes, token, generation
+  from task
+ where run_id = :run_id;
 
 -- name: put
 -- What came waits until the run's code takes it.
-insert into inbox (run_id, n, tenant, kind, name, value, actor, at, told)
-values (:run_id, :n, :tenant, :kind, :name, :value, :actor, :now, :told);
+insert into inbox (run_id, n, tenant, kind, name, value, actor, at, told, reason)
+values (:run_id, :n, :tenant, :kind, :name, :value, :actor, :now, :told, :reason);
 
 -- name: is_awaited
 -- Whether the run waits for just that.
@@ -24,8 +23,8 @@ update task
  where run_id = :run_id;
 
 -- name: key_used
--- What a key was used for before.
-select digest
+-- What a key was used for before, and what was answered.
+select digest, answer
   from idempotency
  where tenant = :tenant
    and command = :command
@@ -33,5 +32,5 @@ select digest
 
 -- name: use_key
 -- A key is used once.
-insert into idempotency (tenant, command, key, digest, run_id, at)
-values (:tenant, :command, :key, :digest, :run_id, :now);
+insert into idempotency (tenant, command, key, digest, run_id, answer, at)
+values (:tenant, :command, :key, :digest, :run_id, :answer, :now);

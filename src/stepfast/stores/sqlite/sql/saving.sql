@@ -109,14 +109,13 @@ update step
    and superseded_by is null;
 
 -- name: supersede
--- What was recorded of a call counts no more.
+-- What was recorded of some calls counts no more. All at once: a look through the records for each call would take the
+-- square of their number.
 update step
    set superseded_by = ?
  where run_id = ?
-   and path = ?
-   and name = ?
-   and count = ?
-   and superseded_by is null;
+   and superseded_by is null
+   and (path, name, count) in (select value ->> 0, value ->> 1, value ->> 2 from json_each(?));
 
 -- name: open_generation
 -- A later life of a run.
@@ -124,8 +123,9 @@ insert into generation (run_id, generation, tenant, version, code, input, cause,
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: begin_generation
--- The run joins the line in its next life, at its old place, or waits for its next try.
+-- The run joins the line in its next life, at its old place, or waits for its next try; its time counts anew.
 update task
    set state = ?, worker_id = null, token = token + 1, generation = ?, code = ?, claims = 0, crashes = 0, strikes = 0,
-       tries = case when ? then tries + 1 else 0 end, due_at = ?, since_at = ?
+       tries = case when ? then tries + 1 else 0 end, due_at = ?, since_at = ?,
+       deadline_at = ? + (select r.timeout_ms from run r where r.run_id = task.run_id)
  where run_id = ?;

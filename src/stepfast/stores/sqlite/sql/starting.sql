@@ -35,6 +35,11 @@ values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 insert into wait (run_id, wait_id, tenant, generation, kind, name, path, count, opened_at, due_at)
 values (?, 0, ?, 1, 'delay', 'delay', '', 0, ?, ?);
 
+-- name: insert_queued
+-- The first event of a run.
+insert into event (run_id, seq, tenant, generation, type, at, token, actor, causation_id, data)
+values (?, 1, ?, 1, 'queued', ?, 0, ?, ?, ?);
+
 -- name: insert_key
 -- The key that a run was started with.
 insert into idempotency (tenant, command, key, digest, run_id, at)

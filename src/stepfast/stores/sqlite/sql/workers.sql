@@ -45,6 +45,12 @@ update worker
    and seen_at + lease_ms < :now
 returning worker_id;
 
+-- name: silent_at
+-- When the first lease of a living worker is over.
+select min(seen_at + lease_ms)
+  from worker
+ where dead_at is null;
+
 -- name: dead_holders
 -- The holders of leased runs that are dead or unknown: one look into the index for each holder.
 with recursive holder (worker_id) as (
@@ -78,6 +84,7 @@ select run_id
   from task
  where deadline_at <= :now
    and state <> 'leased'
+   and exists (select 1 from run r where r.run_id = task.run_id)
  order by deadline_at, run_id
  limit :limit;
 
@@ -114,6 +121,12 @@ update task
 -- A run that lost its holder goes back to the line at its old place.
 update task
    set state = 'ready', worker_id = null, since_at = ?
+ where run_id = ?;
+
+-- name: set_aside
+-- A run whose rows do not let it end waits for nothing but a person.
+update task
+   set state = 'waiting', worker_id = null, token = token + 1, due_at = null, deadline_at = null, since_at = ?
  where run_id = ?;
 
 -- name: retired

@@ -1,0 +1,16 @@
+"""Whole numbers that people give: limits, versions, moments."""
+
+from __future__ import annotations
+
+from stepfast.kernel.errors import Invalid
+from stepfast.kernel.texts import shown
+
+# What every store and driver can hold.
+MAX_NUMBER = 2**53 - 1
+
+
+def check_whole(what: str, number: object, lowest: int, highest: int = MAX_NUMBER) -> int:
+    """Refuse what is no whole number, or lies outside these bounds."""
+    if isinstance(number, bool) or not isinstance(number, int) or not lowest <= number <= highest:
+        raise Invalid(f"{what} is {shown(number)}; use a whole number between {lowest:,} and {highest:,}.")
+    return number
