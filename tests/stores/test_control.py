@@ -178,7 +178,7 @@ async def test_pausing_a_held_run_asks_its_holder(harness, store):
     assert (await store.beat(run.worker_id)).holdings == [Holding(run.run_id, run.token, 1, True)]
     look = await store.look(run.run_id)
     assert (look.token, look.wakes, look.hold) == (run.token, 1, True)
-    assert look.inbox == [Message(1, "paused", "", '{"reason": "lunch"}', "ann", NOON + 5, False)]
+    assert look.inbox == [Message(1, "paused", "", '{"reason": "lunch"}', "ann", Instant(NOON + 5), False)]
 
 
 async def test_a_pause_without_a_reason_leaves_a_message_without_data(harness, store):
