@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-from stepfast.base import AppBase
+from stepfast.base import AppBase, StoreMaker
 from stepfast.bulk import BulkAnswer, change_pages, pages_of_runs, summed
 from stepfast.checks import CheckReport, check
 from stepfast.control import asked, command_named
@@ -48,7 +48,7 @@ class Stepfast(AppBase):
 
     def __init__(
         self,
-        database: str | None = None,
+        database: str | StoreMaker | None = None,
         *,
         workflows: Iterable[AnyWorkflow] | None = None,
         worker: bool | WorkerSettings = True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -24,23 +24,27 @@ from stepfast.workflows.deterministic import refuse_in_workflow
 from stepfast.workflows.functions import AnyWorkflow, AsyncWorkflow, SyncWorkflow, Workflow
 from stepfast.workflows.registry import Registry
 
+StoreMaker = Callable[[Clock], Store]
+"""Makes a store of one's own, by an app's clock; called each time that the app opens."""
+
 
 class AppBase:
     """An app from its making to its close, without the doors that people use."""
 
     def __init__(
         self,
-        database: str | None,
+        database: str | StoreMaker | None,
         workflows: Iterable[AnyWorkflow] | None,
         worker: bool | WorkerSettings,
         clock: Clock | None,
         blobs: str | Path | Blobs | None = None,
     ) -> None:
-        url = check_optional_text("database", database)
+        self._make_store = database if callable(database) else None
+        url = None if callable(database) else check_optional_text("database", database)
         given = {} if url is None else {"STEPFAST_DATABASE_URL": Found(url, "database")}
         settings = read_settings(given)
         warn_of_unknown(settings)
-        self.database = settings.database
+        self.database = settings.database if self._make_store is None else repr(self._make_store)
         self.tenant = settings.tenant
         self.environment = settings.environment
         self._direct_url = settings.database_direct
@@ -88,6 +92,8 @@ class AppBase:
         return parts
 
     def _new_store(self) -> Store:
+        if self._make_store is not None:
+            return self._make_store(self._clock)
         return store_for(self.database, self._clock, self._direct_url)
 
     def as_client(self) -> Self:

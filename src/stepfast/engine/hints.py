@@ -11,9 +11,8 @@ from stepfast.log import Log
 
 log = Log("hints")
 
-# Under load one hint speaks for all that happened meanwhile, and the longer it lasts, for the more.
+# Under load one hint speaks for all that happened meanwhile.
 APART_S = 0.005
-LONGEST_APART_S = 0.04
 
 ENDED = "ended"
 READY = "ready:"
@@ -58,12 +57,10 @@ class Hints:
 
     async def _send_all(self) -> None:
         try:
-            pause_s = APART_S
             while self._topics:
                 topics, self._topics = sorted(self._topics), set()
                 await self._store.hint(topics)
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, LONGEST_APART_S)
+                await asyncio.sleep(APART_S)
         except StepfastError:
             # A hint may get lost; whoever waits for it looks by itself.
             self._topics.clear()
