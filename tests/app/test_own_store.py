@@ -16,8 +16,9 @@ def made() -> list[Store]:
 
 async def test_an_app_asks_for_a_store_each_time_it_opens(database, made):
     def make(clock: Clock) -> Store:
-        made.append(store_for(database, clock, None))
-        return made[-1]
+        store = store_for(database, clock, None)
+        made.append(store)
+        return store
 
     app = Stepfast(make, workflows=[say], worker=QUICK)
     for _ in range(2):
