@@ -34,5 +34,5 @@ async def test_the_clock_of_the_app_is_given_to_the_maker(database, made):
         clocks.append(clock)
         return store_for(database, clock, None)
 
-    async with Stepfast(make, worker=False) as app:
+    async with Stepfast(make, workflows=[say], worker=False) as app:
         assert clocks == [app._clock]
