@@ -215,7 +215,7 @@ async def test_a_race_lost_while_the_run_was_away_leaves_no_backoff_open(databas
         run = await app.start(flow)
         await until_state(run, RunState.WAITING)
         await time.advance("30s")
-        await until_recorded(run, 5)
+        await time.until_recorded(run, 5)
         await until_state(run, RunState.WAITING)
         assert await open_waits(app, run) == ["signal"]
         await run.signal("end")

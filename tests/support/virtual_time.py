@@ -40,6 +40,11 @@ class Time:
             await self.advance("1ms")
         return await run
 
+    async def until_recorded(self, run: Any, times: int) -> None:
+        """Wait until so many records of a run are there whose time has come; time goes on a little, as above."""
+        while len(await run.steps()) < times:
+            await self.advance("1ms")
+
 
 @asynccontextmanager
 async def virtual_time(database: str) -> AsyncIterator[Time]:
