@@ -31,7 +31,7 @@ async def test_a_step_that_fails_for_a_while_succeeds_in_the_end(database):
         run = await app.start(flow)
         await until_recorded(run, 1)
         await time.advance("10s")
-        await until_recorded(run, 2)
+        await time.until_recorded(run, 2)
         await time.advance("20s")
         assert await time.result(run) == "done"
         records = await run.steps()
