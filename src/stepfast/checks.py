@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from stepfast.engine.swapping import fill
 from stepfast.engine.values import Values
-from stepfast.kernel.decisions import HeldRun, History
+from stepfast.kernel.decisions import NOTHING_YET, HeldRun, History
 from stepfast.kernel.errors import BlobDamaged
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.ports import Store
@@ -74,7 +74,7 @@ async def _each_open(store: Store, registry: Registry, values: Values, tenant: s
     async for page in _open_pages(store, tenant):
         histories = await store.histories([view.run_id for view in page])
         for view in page:
-            yield await _checked(view, histories.get(view.run_id, History([], [], [])), registry, values)
+            yield await _checked(view, histories.get(view.run_id, NOTHING_YET), registry, values)
 
 
 async def _open_pages(store: Store, tenant: str | None) -> AsyncIterator[list[RunView]]:

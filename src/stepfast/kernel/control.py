@@ -22,7 +22,7 @@ from stepfast.kernel.commands import (
 )
 from stepfast.kernel.decisions import CallId, DeadLetter, Outcome
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.errors import IllegalMove, Invalid, NothingBefore, StepNotFound
+from stepfast.kernel.errors import IllegalMove, Invalid, NothingBefore, RunCancelled, StepNotFound
 from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.exchange import DeadRun
 from stepfast.kernel.rules import failing
@@ -45,7 +45,7 @@ def decide(run: LockedRun, request: Request, now: Instant) -> Change:
         case Discard():
             return discard(run, request, now)
         case TimeOut(verdict):
-            return time_out(run, request, verdict, now)
+            return time_out(run, verdict, now)
         case _:
             assert_never(request.command)
 
@@ -53,7 +53,7 @@ def decide(run: LockedRun, request: Request, now: Instant) -> Change:
 def cancel(run: LockedRun, request: Request, now: Instant) -> Change:
     """The run ends here; its holder, if it has one, is fenced off and told."""
     check_move(run.run_id, run.state, "cancel")
-    error = {"type": "stepfast.kernel.errors:RunCancelled", "message": request.reason or "", "code": "E-RUN-008"}
+    error = {"type": "stepfast.kernel.errors:RunCancelled", "message": request.reason or "", "code": RunCancelled.code}
     outcome = Outcome(RunState.CANCELLED, None, json.dumps(error), now, run.joins)
     return Change(RunState.CANCELLED, (_event(EventType.CANCELLED, request, now),), outcome=outcome)
 
@@ -119,7 +119,7 @@ def discard(run: LockedRun, request: Request, now: Instant) -> Change:
     return Change(run.state, (_event(EventType.DLQ_DISCARDED, request, now),), resolution="discarded")
 
 
-def time_out(run: LockedRun, request: Request, verdict: DeadRun, now: Instant) -> Change:
+def time_out(run: LockedRun, verdict: DeadRun, now: Instant) -> Change:
     """The run did not end in time; a run that no other run awaits becomes a dead letter."""
     check_move(run.run_id, run.state, "time_out")
     if run.deadline_at is None or run.deadline_at > now:

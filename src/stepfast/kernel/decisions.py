@@ -113,6 +113,10 @@ class History(NamedTuple):
     inbox: list[Message]
 
 
+NOTHING_YET = History([], [], [])
+"""What a run goes on from that nobody has begun."""
+
+
 class Joins(NamedTuple):
     """The group of its parent that an ending child counts toward."""
 

@@ -12,7 +12,7 @@ from stepfast.engine.committer import Committer
 from stepfast.engine.swapping import fill, has_references
 from stepfast.engine.values import Values
 from stepfast.kernel import rules
-from stepfast.kernel.decisions import CallId, Decision, HeldRun, History, Joins
+from stepfast.kernel.decisions import NOTHING_YET, CallId, Decision, HeldRun, History, Joins
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import (
     BlobsFailed,
@@ -74,7 +74,7 @@ class Executor:
 
     def refuse(self, run: HeldRun, error: Exception, done: Callable[[HeldRun], None]) -> None:
         """Give back a run that cannot even be begun, to be tried again later."""
-        Execution(self, run, None, NOTHING, done).put_off(error)
+        Execution(self, run, None, NOTHING_YET, done).put_off(error)
 
     def _left(self, done: Callable[[HeldRun], None], run: HeldRun) -> None:
         self._executions.pop(run, None)
@@ -102,9 +102,6 @@ class Executor:
     def under_way(self, run: HeldRun) -> list[str]:
         """The calls of a run that do something now."""
         return self._executions[run].under_way if run in self._executions else []
-
-
-NOTHING = History([], [], [])
 
 
 class Execution:

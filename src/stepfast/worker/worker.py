@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from stepfast.engine.committer import Committer
 from stepfast.engine.sweeping import Sweep
 from stepfast.engine.values import Values
-from stepfast.kernel.decisions import HeldRun, History, Joins
+from stepfast.kernel.decisions import NOTHING_YET, HeldRun, History, Joins
 from stepfast.kernel.errors import LeaseLost
 from stepfast.kernel.exchange import Beat, Delivered
 from stepfast.kernel.ids import RunId, WorkerId
@@ -30,8 +30,6 @@ from stepfast.workflows.limits import BodyThreads
 from stepfast.workflows.registry import Registry
 
 log = Log("worker")
-
-NOTHING_YET = History([], [], [])
 
 # How long a stop waits for the store to take runs back, before it leaves them to upkeep.
 HAND_BACK_S = 5.0
