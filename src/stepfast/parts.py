@@ -94,7 +94,7 @@ class Parts:
             ended(outcome)
 
         # Each worker has a committer of its own, for what one gives up must not be lost to another.
-        committer = Committer(self.store, self._saved, self.values)
+        committer = Committer(self.store, self._saved, self.values, self.store.commits_elsewhere)
         told = (note, self.values, self.change, self.delivered)
         worker = kind(self.store, self.registry, committer, self._clock, settings, *told)
         committer.start()

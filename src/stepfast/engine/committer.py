@@ -39,7 +39,8 @@ class Item:
 class Committer:
     """Saves the decisions of a process in grouped commits; implements the kernel's Recorder.
 
-    `saved` hears of every decision that has been committed, after whoever decided it.
+    `saved` hears of every decision that has been committed, after whoever decided it. `in_turns` is for a store that
+    leaves this process free to compute while it commits.
     """
 
     def __init__(
@@ -47,11 +48,12 @@ class Committer:
         store: Store,
         saved: Callable[[Decision], None] = lambda decision: None,
         values: Values | None = None,
+        in_turns: bool = False,
     ) -> None:
         self._store = store
         self._saved = saved
         self._keeper = None if values is None else Keeper[Item](values, self._enter, _answer)
-        self._group = Grouper(self._commit, _size_of)
+        self._group = Grouper(self._commit, _size_of, in_turns)
         self._riding: set[HeldRun] = set()
         self._rider_timer: asyncio.TimerHandle | None = None
         self._abandoned: LeaseLost | None = None

@@ -11,14 +11,25 @@ T = TypeVar("T")
 
 MAX_ITEMS = 500
 MAX_BYTES = 4 * 1024 * 1024
+# Fewer than these are not worth a commit of their own.
+SMALLEST_TURN = 32
 
 
 class Grouper(Generic[T]):
-    """Feeds items, in order and in bounded batches, to one commit at a time."""
+    """Feeds items, in order and in bounded batches, to one commit at a time.
 
-    def __init__(self, commit: Callable[[list[T]], Awaitable[None]], size_of: Callable[[T], int]) -> None:
+    `in_turns` is for items that come back once they are answered, as the next steps of their runs do. Were all of them
+    in one batch, this process would rest while the store works, and the store while the process computes; so one half
+    commits while the other computes.
+    """
+
+    def __init__(
+        self, commit: Callable[[list[T]], Awaitable[None]], size_of: Callable[[T], int], in_turns: bool = False
+    ) -> None:
         self._commit = commit
         self._size_of = size_of
+        self._in_turns = in_turns
+        self._answered = 0
         self._items: deque[T] = deque()
         self._arrived = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
@@ -66,9 +77,17 @@ class Grouper(Generic[T]):
 
     def _next_batch(self) -> list[T]:
         batch: list[T] = []
-        room = MAX_BYTES
-        while self._items and len(batch) < MAX_ITEMS and room > 0:
+        room, most = MAX_BYTES, self._most()
+        while self._items and len(batch) < most and room > 0:
             item = self._items.popleft()
             room -= self._size_of(item)
             batch.append(item)
+        self._answered = len(batch)
         return batch
+
+    def _most(self) -> int:
+        if not self._in_turns:
+            return MAX_ITEMS
+        # Those of the last batch were answered just now: they are the other half of what is under way.
+        half = (len(self._items) + self._answered + 1) // 2
+        return min(MAX_ITEMS, max(SMALLEST_TURN, half))

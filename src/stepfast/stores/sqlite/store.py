@@ -49,6 +49,9 @@ PATIENCE_MS = 5_000
 class SqliteStore:
     """Everything remembered in one file; `patience_ms` is how long a call waits for another process to finish."""
 
+    # Its writer is a thread: beside a busy interpreter it would wait for its turn at every statement.
+    commits_elsewhere = False
+
     def __init__(self, path: Path, clock: Callable[[], int], patience_ms: int = PATIENCE_MS) -> None:
         self._path = path
         self._clock = clock
