@@ -24,7 +24,8 @@ test: setup
 
 # The long form of the trials with kill -9 and of the crash points.
 chaos: setup
-	STEPFAST_LONG=1 $(BIN)/pytest -n 2 tests/faults/test_chaos.py tests/faults/test_crash_points.py
+	STEPFAST_LONG=1 $(BIN)/pytest -n 2 tests/faults/test_chaos.py tests/faults/test_crash_points.py \
+		tests/faults/test_dead_letters.py
 
 check: setup
 	$(BIN)/ruff format --check .

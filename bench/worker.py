@@ -1,20 +1,16 @@
-"""A worker in a process of its own, until it is killed: `python -m bench.worker URL '{"concurrency": 200}'`."""
+"""The worker that is measured: `stepfast worker` itself, in a process of its own, until it is killed."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-import sys
+from contextlib import AbstractContextManager
 
-from bench.processes import run_loop
+from bench.processes import Child, background
 from bench.workflows import ALL
-from stepfast import Stepfast, WorkerSettings
+from stepfast import Stepfast
+
+app = Stepfast(workflows=ALL)
 
 
-async def serve(url: str, settings: WorkerSettings) -> None:
-    async with Stepfast(url, workflows=ALL, worker=settings):
-        await asyncio.Event().wait()
-
-
-if __name__ == "__main__":
-    run_loop(serve(sys.argv[1], WorkerSettings(**json.loads(sys.argv[2]))))
+def worker(url: str, *options: object) -> AbstractContextManager[Child]:
+    """A worker of this database with the options of the command."""
+    return background("stepfast", "worker", "--app", "bench.worker:app", "--database", url, *options)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 
 from bench.databases import Databases, asking, table
 from bench.figures import Figures, rss_mb
-from bench.processes import Child, Unmeasured, background, run_child
+from bench.processes import Child, Unmeasured, run_child
+from bench.worker import worker
 
 RUNS = 10_000
-SETTINGS = json.dumps({"concurrency": 200})
+SLOTS = 200
 LOOK_EVERY_S = 0.025
 LONGEST_S = 300
 
@@ -45,7 +45,7 @@ def drained(databases: Databases, workflow: str, workers: int) -> Figures:
 async def drain(url: str, workers: int) -> Figures:
     with ExitStack() as stack:
         begun = time.perf_counter()
-        processes = [stack.enter_context(background("bench.worker", url, SETTINGS)) for _ in range(workers)]
+        processes = [stack.enter_context(worker(url, "--concurrency", SLOTS)) for _ in range(workers)]
         rate = await watch(url, RUNS, processes)
         total_s = time.perf_counter() - begun
         return {"per_s": rate, "total_s": total_s, "rss_mb": rss_mb(processes[0].pid)}
@@ -66,8 +66,8 @@ async def watch(url: str, count: int, workers: Sequence[Child]) -> float:
 
 
 async def _look_later(gives_up_at: float, workers: Sequence[Child]) -> None:
-    for worker in workers:
-        worker.check_alive()
+    for child in workers:
+        child.check_alive()
     if time.perf_counter() > gives_up_at:
         raise Unmeasured(f"The line was not empty after {LONGEST_S} s.")
     await asyncio.sleep(LOOK_EVERY_S)

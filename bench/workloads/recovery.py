@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import time
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from bench.databases import Databases, asking, table
 from bench.figures import Figures
 from bench.processes import Child, Unmeasured, background, run_loop
+from bench.worker import worker
 from bench.workflows import STEPS, traced_naps
 from bench.workloads.traces import Trace, tracing
 from stepfast import Stepfast, WorkerSettings
@@ -28,7 +28,7 @@ def measure(databases: Databases) -> Figures:
             _wait_for_half(trace, victim)
             victim.kill()
         begun = time.perf_counter()
-        with background("bench.worker", url, json.dumps(SETTINGS)):
+        with worker(url, "--concurrency", RUNS, "--lease", f"{LEASE_MS}ms"):
             asyncio.run(all_completed(url, RUNS, LONGEST_S))
         return {"recovery_s": time.perf_counter() - begun, "recovery_bodies_again": float(trace.run_again())}
 

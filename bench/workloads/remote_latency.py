@@ -6,7 +6,8 @@ import sys
 
 from bench.databases import Databases
 from bench.figures import Figures, emit, latencies
-from bench.processes import background, run_child, run_loop
+from bench.processes import run_child, run_loop
+from bench.worker import worker
 from bench.workflows import one_step
 from bench.workloads.latency import TIMES, WARM_UP, waits
 from stepfast import Stepfast
@@ -15,7 +16,7 @@ LONGEST_S = 20.0
 
 
 def measure(databases: Databases) -> Figures:
-    with databases.fresh() as url, background("bench.worker", url, "{}"):
+    with databases.fresh() as url, worker(url):
         return run_child("bench.workloads.remote_latency", url)
 
 

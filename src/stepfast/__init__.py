@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
+# By its name type checkers take it for theirs. Importing it would come before a worker can listen to signals.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from stepfast.app import Stepfast
     from stepfast.bulk import BulkAnswer
     from stepfast.kernel.commands import Changed
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from stepfast.workflows.combining import each, race, timeout
     from stepfast.workflows.deterministic import continue_as, current_run
     from stepfast.workflows.functions import workflow
+    from stepfast.workflows.handles import Child, SyncChild
     from stepfast.workflows.joins import Outcome
     from stepfast.workflows.steps import step
     from stepfast.workflows.telling import emit, progress
@@ -45,6 +49,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BulkAnswer",
     "Changed",
+    "Child",
     "IllegalMove",
     "Invalid",
     "Later",
@@ -66,6 +71,7 @@ __all__ = [
     "Stepfast",
     "StepfastError",
     "StoreUnavailable",
+    "SyncChild",
     "WaitTimeout",
     "Why",
     "WorkerSettings",
@@ -86,6 +92,7 @@ __all__ = [
 _HOMES = {
     "BulkAnswer": "stepfast.bulk",
     "Changed": "stepfast.kernel.commands",
+    "Child": "stepfast.workflows.handles",
     "Later": "stepfast.workflows.bodies",
     "Outcome": "stepfast.workflows.joins",
     "Retry": "stepfast.kernel.retry",
@@ -96,6 +103,7 @@ _HOMES = {
     "StartAnswer": "stepfast.starts",
     "StepState": "stepfast.kernel.states",
     "Stepfast": "stepfast.app",
+    "SyncChild": "stepfast.workflows.handles",
     "Why": "stepfast.kernel.reasons",
     "WorkerSettings": "stepfast.worker.settings",
     "continue_as": "stepfast.workflows.deterministic",

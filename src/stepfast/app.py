@@ -7,36 +7,34 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from stepfast.base import AppBase, StoreMaker
 from stepfast.bulk import BulkAnswer, change_pages, pages_of_runs, summed
 from stepfast.checks import CheckReport, check
 from stepfast.control import asked, command_named
-from stepfast.filters import check_filters, page_size, place, run_filter
+from stepfast.filters import Filters, page_size, place, run_filter
 from stepfast.kernel.blobs import Blobs
 from stepfast.kernel.decisions import NewRun
-from stepfast.kernel.durations import Duration, span_ms
+from stepfast.kernel.durations import Duration
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.ids import RANDOM_BITS, Ids, RunId, WorkerId, parse_run_id
 from stepfast.kernel.numbers import check_whole
 from stepfast.kernel.ports import Clock
 from stepfast.kernel.texts import check_optional_text, check_texts
-from stepfast.kernel.views import Finding, RunView
+from stepfast.kernel.views import Findings, RunView
 from stepfast.letters import DeadLetters
 from stepfast.listening import Callback, check_types
 from stepfast.queues import Queues
 from stepfast.runs import Run
 from stepfast.serverless import Serverless
 from stepfast.starts import Start, StartAnswer, check_start, new_run, pages
-from stepfast.worker.settings import WorkerSettings
+from stepfast.worker.settings import BOUNDS, WorkerSettings, checked_ms
 from stepfast.workers import AppWorker, Workers
 from stepfast.workflows.functions import AnyWorkflow, AsyncWorkflow, SyncWorkflow, Workflow
 
 C = TypeVar("C", bound=Callback)
 T = TypeVar("T")
-
-MAX_CONCURRENCY = 100_000
 
 
 class Stepfast(AppBase):
@@ -72,19 +70,26 @@ class Stepfast(AppBase):
         grace: Duration | None = None,
         label: str | None = None,
         max_runs: int | None = None,
+        only: str | None = None,
     ) -> AppWorker:
-        """A worker on this app's store, to be started and stopped by hand; what is not given is as in the settings."""
+        """A worker on this app's store, to be started and stopped by hand; what is not given is as in the settings.
+
+        `only` is the id of a run: the worker executes it and all that it starts, and nothing that belongs to others.
+        """
         given: dict[str, Any] = {
             "queues": None if queues is None else check_texts("queues", queues),
-            "concurrency": None if concurrency is None else check_whole("concurrency", concurrency, 1, MAX_CONCURRENCY),
+            "concurrency": None
+            if concurrency is None
+            else check_whole("concurrency", concurrency, *BOUNDS["concurrency"]),
             "tenants": None if tenants is None else check_texts("tenants", tenants),
-            "poll_ms": None if poll is None else span_ms(poll, "poll"),
-            "grace_ms": None if grace is None else span_ms(grace, "grace"),
+            "poll_ms": None if poll is None else checked_ms("poll", poll),
+            "grace_ms": None if grace is None else checked_ms("grace", grace),
             "label": check_optional_text("label", label),
             "max_runs": None if max_runs is None else check_whole("max_runs", max_runs, 1),
         }
-        settings = self._settings if lease is None else self._settings.with_lease(span_ms(lease, "lease"))
-        return AppWorker(self, replace(settings, **{name: value for name, value in given.items() if value is not None}))
+        settings = self._settings if lease is None else self._settings.with_lease(checked_ms("lease", lease))
+        settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
+        return AppWorker(self, settings, None if only is None else parse_run_id(only))
 
     @overload
     async def start(self, workflow: AsyncWorkflow[..., T], /, *args: Any, **options: Any) -> Run[T]: ...
@@ -174,35 +179,16 @@ class Stepfast(AppBase):
         self,
         workflow: str | None = None,
         *,
-        version: int | None = None,
-        state: str | None = None,
-        queue: str | None = None,
-        tenant: str | None = None,
-        actor: str | None = None,
-        correlation_id: str | None = None,
-        subject: str | None = None,
-        thread_id: str | None = None,
-        tag: str | None = None,
-        queued_after: int | None = None,
-        updated_after: int | None = None,
         limit: int = 100,
         cursor: str | None = None,
+        **filters: Unpack[Filters],
     ) -> list[RunView]:
-        """A page of runs, newest first; the id of the last one is the cursor of the next page."""
-        where = run_filter(
-            workflow=workflow,
-            version=version,
-            state=state,
-            queue=queue,
-            tenant=tenant,
-            actor=actor,
-            correlation_id=correlation_id,
-            subject=subject,
-            thread_id=thread_id,
-            tag=tag,
-            queued_after=queued_after,
-            updated_after=updated_after,
-        )
+        """A page of runs, newest first; the id of the last one is the cursor of the next page.
+
+        Filters are `version`, `state`, `queue`, `tenant`, `actor`, `correlation_id`, `subject`, `thread_id`, `tag`, and
+        `queued_after` and `updated_after`, which are moments in milliseconds since 1970.
+        """
+        where = run_filter({"workflow": workflow, **filters})
         return await self._open_parts().store.runs(where._replace(before=place(cursor), limit=page_size(limit)))
 
     async def change_many(self, /, action: str, where: Mapping[str, Any], **options: Any) -> BulkAnswer:
@@ -230,7 +216,7 @@ class Stepfast(AppBase):
         """
         parts = self._open_parts()
         command = asked(command_named(action, version), key, reason, actor)
-        pages = pages_of_runs(parts.store, run_filter(**check_filters(where)), action)
+        pages = pages_of_runs(parts.store, run_filter(where), action)
         return change_pages(parts, pages, command, before=place(cursor), limit=limit, dry_run=dry_run)
 
     async def check(self, tenant: str | None = None) -> CheckReport:
@@ -238,15 +224,19 @@ class Stepfast(AppBase):
         parts = self._open_parts()
         return await check(parts.store, parts.registry, parts.values, check_optional_text("tenant", tenant))
 
-    async def findings(self, limit: int = 100) -> list[Finding]:
-        """Runs that break the engine's invariant; there are none unless something is wrong with engine or database."""
+    async def findings(self, limit: int = 100) -> Findings:
+        """Runs that cannot go on: there are none unless something is wrong with engine, database or blob store.
+
+        Up to `limit` of each kind. Of a very large store the oldest runs are not looked at: `is_whole` is False then.
+        """
         return await self._open_parts().store.findings(page_size(limit))
 
     def on(self, *types: str) -> Callable[[C], C]:
         """Call a function, `def` or `async def`, with each event of these types: `@app.on("completed", "failed")`.
 
         It hears of what happens through the workers and commands of this process, after the commit, one event at a
-        time. What other processes do it does not hear. What it raises is logged.
+        time: also of runs that the upkeep here fails because they killed their workers or missed their deadline. What
+        other processes do it does not hear. What it raises is logged.
         """
         check_types(types)
 

@@ -74,7 +74,9 @@ async def _each_open(store: Store, registry: Registry, values: Values, tenant: s
     async for page in _open_pages(store, tenant):
         histories = await store.histories([view.run_id for view in page])
         for view in page:
-            yield await _checked(view, histories.get(view.run_id, NOTHING_YET), registry, values)
+            history = histories.get(view.run_id, NOTHING_YET)
+            run = held_from(view, await _kept_seq(store, view))
+            yield await _checked(view, run, history, registry, values)
 
 
 async def _open_pages(store: Store, tenant: str | None) -> AsyncIterator[list[RunView]]:
@@ -85,19 +87,18 @@ async def _open_pages(store: Store, tenant: str | None) -> AsyncIterator[list[Ru
             where = where._replace(before=page[-1].run_id)
 
 
-async def _checked(view: RunView, history: History, registry: Registry, values: Values) -> CheckedRun:
-    found = await _fit_of(view, history, registry, values)
+async def _checked(view: RunView, run: HeldRun, history: History, registry: Registry, values: Values) -> CheckedRun:
+    found = await _fit_of(view, run, history, registry, values)
     own_names = {workflow.name for workflow in registry.workflows()}
     breaks = not found.is_good and (found.verdict is not Verdict.UNKNOWN_CODE or view.workflow in own_names)
     return CheckedRun(view.run_id, view.tenant, view.workflow, view.version, view.state, found, breaks)
 
 
-async def _fit_of(view: RunView, history: History, registry: Registry, values: Values) -> Fit:
+async def _fit_of(view: RunView, run: HeldRun, history: History, registry: Registry, values: Values) -> Fit:
     code = view.workflow if view.kind == "step" else f"{view.workflow}@{view.version}"
     workflow = registry.by_code(code)
     if workflow is None:
         return Fit(Verdict.UNKNOWN_CODE, None, f"There is no {code} here. Keep it in the code while it has open runs.")
-    run = held_from(view)
     try:
         history = await fill(values, run, history)
     except BlobDamaged as error:
@@ -105,7 +106,14 @@ async def _fit_of(view: RunView, history: History, registry: Registry, values: V
     return await fit(workflow, run, history)
 
 
-def held_from(view: RunView) -> HeldRun:
+async def _kept_seq(store: Store, view: RunView) -> int:
+    """The number of the last record that an earlier generation of a run has made."""
+    if view.generation == 1:
+        return 0
+    return max((step.seq for step in await store.steps(view.run_id) if step.generation < view.generation), default=0)
+
+
+def held_from(view: RunView, kept_seq: int = 0) -> HeldRun:
     """A run as a holder would know it, made of what people see; enough for a replay that writes nothing."""
     return HeldRun(
         run_id=view.run_id,
@@ -131,4 +139,5 @@ def held_from(view: RunView) -> HeldRun:
         thread_id=view.thread_id,
         subject=view.subject,
         metadata=view.metadata,
+        kept_seq=kept_seq,
     )

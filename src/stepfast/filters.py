@@ -2,63 +2,58 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypedDict
 
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.errors import Invalid
+from stepfast.kernel.errors import Invalid, NotFound
 from stepfast.kernel.ids import RunId, parse_run_id
 from stepfast.kernel.numbers import check_whole
 from stepfast.kernel.states import RunState
-from stepfast.kernel.texts import check_optional_text, shown
+from stepfast.kernel.texts import check_optional_text, check_text, shown
 from stepfast.kernel.views import LetterFilter, RunFilter
 from stepfast.workflows.functions import MAX_VERSION
 
 
-def check_filters(where: object) -> Mapping[str, Any]:
-    """Filters of runs by name, as they come in a dict."""
-    if not isinstance(where, Mapping):
+class Filters(TypedDict, total=False):
+    """Which runs of a workflow a list or a command is for; what is left out, or None, does not matter."""
+
+    version: int | None
+    state: str | None
+    queue: str | None
+    tenant: str | None
+    actor: str | None
+    correlation_id: str | None
+    subject: str | None
+    thread_id: str | None
+    tag: str | None
+    queued_after: int | None
+    updated_after: int | None
+
+
+_CHECKS: dict[str, Callable[[str, Any], object]] = {
+    "version": lambda name, given: check_whole(name, given, 1, MAX_VERSION),
+    "state": lambda name, given: _state(given),
+    "queued_after": lambda name, given: check_whole(name, given, 0),
+    "updated_after": lambda name, given: check_whole(name, given, 0),
+}
+
+
+def run_filter(given: object) -> RunFilter:
+    """Filters of runs by name, each checked."""
+    if not isinstance(given, Mapping):
         raise Invalid(
-            f'The filters are {shown(where)}; give a dict, like {{"workflow": "checkout", "state": "failed"}}.'
+            f'The filters are {shown(given)}; give a dict, like {{"workflow": "checkout", "state": "failed"}}.'
         )
-    known = inspect.signature(run_filter).parameters
-    for name in where:
+    known = ("workflow", *Filters.__annotations__)
+    for name in given:
         if name not in known:
             raise Invalid(f"There is no filter {shown(name)}; there are {', '.join(known)}.")
-    return where
+    return RunFilter(**{name: _checked(name, value) for name, value in given.items() if value is not None})
 
 
-def run_filter(
-    *,
-    workflow: str | None = None,
-    version: int | None = None,
-    state: str | None = None,
-    queue: str | None = None,
-    tenant: str | None = None,
-    actor: str | None = None,
-    correlation_id: str | None = None,
-    subject: str | None = None,
-    thread_id: str | None = None,
-    tag: str | None = None,
-    queued_after: int | None = None,
-    updated_after: int | None = None,
-) -> RunFilter:
-    """Which runs are meant."""
-    return RunFilter(
-        tenant=check_optional_text("tenant", tenant),
-        workflow=check_optional_text("workflow", workflow),
-        version=_version(version),
-        state=None if state is None else _state(state),
-        queue=check_optional_text("queue", queue),
-        actor=check_optional_text("actor", actor),
-        correlation_id=check_optional_text("correlation_id", correlation_id),
-        subject=check_optional_text("subject", subject),
-        thread_id=check_optional_text("thread_id", thread_id),
-        tag=check_optional_text("tag", tag),
-        queued_after=_moment("queued_after", queued_after),
-        updated_after=_moment("updated_after", updated_after),
-    )
+def _checked(name: str, value: object) -> Any:
+    return _CHECKS.get(name, check_text)(name, value)
 
 
 def letter_filter(
@@ -81,7 +76,10 @@ def letter_filter(
 
 def place(cursor: str | None) -> RunId | None:
     """The run that the page before ended with."""
-    return None if cursor is None else parse_run_id(cursor)
+    try:
+        return None if cursor is None else parse_run_id(cursor)
+    except NotFound:
+        raise Invalid(f"cursor is {shown(cursor)}; give the one that the page before ended with.") from None
 
 
 def page_size(limit: object) -> int:
@@ -91,10 +89,6 @@ def page_size(limit: object) -> int:
 
 def _moment(name: str, at: object) -> Instant | None:
     return None if at is None else Instant(check_whole(name, at, 0))
-
-
-def _version(version: object) -> int | None:
-    return None if version is None else check_whole("version", version, 1, MAX_VERSION)
 
 
 def _state(text: str) -> RunState:

@@ -14,7 +14,9 @@ from stepfast.kernel.decisions import Decision
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.events import EventType
+from stepfast.kernel.exchange import DeadRun
 from stepfast.kernel.ids import RunId
+from stepfast.kernel.rules import failing
 from stepfast.kernel.texts import check_text
 from stepfast.log import Log
 
@@ -66,6 +68,12 @@ class Listeners:
             data = None if request.reason is None else json.dumps({"reason": request.reason})
             event = RunEvent(changed.run_id, changed.generation, event_type, changed.at, actor=request.actor, data=data)
             self.tell(event)
+
+    def tell_failure(self, run_id: RunId, generation: int, at: Instant, verdict: DeadRun, is_letter: bool) -> None:
+        """A run that nobody held has failed for good; what the store wrote of that."""
+        events, _ = failing(is_letter, verdict.error_type, verdict.message, at)
+        for event in events:
+            self.tell(RunEvent(run_id, generation, event.type, at, data=event.data))
 
     def tell(self, event: RunEvent) -> None:
         for listener in self._listeners:
@@ -123,7 +131,10 @@ def check_types(types: tuple[str, ...]) -> frozenset[str]:
 
 
 def _type_of(request: Request, changed: Changed) -> EventType | None:
-    """The event that a command wrote; None where its run's holder writes it, or where it was carried out before."""
+    """The event that a command wrote; None where its run's holder writes it, or where it was carried out before.
+
+    What a time-out wrote is told with the other failures of runs that nobody held.
+    """
     if changed.repeated:
         return None
     match request.command:
@@ -140,6 +151,6 @@ def _type_of(request: Request, changed: Changed) -> EventType | None:
         case Discard():
             return EventType.DLQ_DISCARDED
         case TimeOut():
-            return EventType.FAILED
+            return None
         case _:
             assert_never(request.command)

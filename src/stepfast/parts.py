@@ -11,17 +11,17 @@ from stepfast.engine.hints import ANY_QUEUE, ENDED, Hints, look, ready
 from stepfast.engine.results import Results
 from stepfast.engine.starting import Starter
 from stepfast.engine.values import Values
-from stepfast.kernel.commands import Changed, Request
+from stepfast.kernel.commands import Changed, Request, TimeOut
 from stepfast.kernel.decisions import Decision, HeldRun, Joins, NewRun, Started
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.events import EventType
-from stepfast.kernel.exchange import Delivered
+from stepfast.kernel.exchange import DeadRun, Delivered
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.ports import Clock, Store
 from stepfast.kernel.states import ENDED as ENDED_STATES
 from stepfast.kernel.states import RunState
-from stepfast.kernel.views import OutcomeView
+from stepfast.kernel.views import LetterFilter, OutcomeView
 from stepfast.listening import Listeners, RunEvent
 from stepfast.runs import Origin, Run
 from stepfast.starts import StartAnswer
@@ -82,20 +82,20 @@ class Parts:
     async def add_worker(
         self,
         settings: WorkerSettings,
-        kind: type[Worker] = Worker,
+        kind: Callable[..., Worker] = Worker,
         ended: Callable[[OutcomeView], None] = lambda outcome: None,
     ) -> Worker:
         """Start a worker; `ended` hears of each run that comes to its end there."""
         return await self._added(settings, kind, ended)
 
-    async def _added(self, settings: WorkerSettings, kind: type[W], ended: Callable[[OutcomeView], None]) -> W:
+    async def _added(self, settings: WorkerSettings, kind: Callable[..., W], ended: Callable[[OutcomeView], None]) -> W:
         def note(outcome: OutcomeView, joins: Joins | None) -> None:
             self._ended(outcome, joins)
             ended(outcome)
 
         # Each worker has a committer of its own, for what one gives up must not be lost to another.
         committer = Committer(self.store, self._saved, self.values, self.store.commits_elsewhere)
-        told = (note, self.values, self.change, self.delivered)
+        told = (note, self.values, self.change, self.delivered, self.reaped)
         worker = kind(self.store, self.registry, committer, self._clock, settings, *told)
         committer.start()
         try:
@@ -186,6 +186,8 @@ class Parts:
         for request, answer in zip(requests, answers, strict=True):
             if isinstance(answer, Changed):
                 self.changed(request, answer)
+                if isinstance(request.command, TimeOut) and self._listeners:
+                    await self._tell_failure(answer.run_id, request.command.verdict)
         return answers
 
     def changed(self, request: Request, changed: Changed) -> None:
@@ -202,6 +204,20 @@ class Parts:
         elif changed.worker_id is None and changed.state is not RunState.PAUSED:
             self.results.reopen(changed.run_id, changed.generation)
             self._announce(changed.queue)
+
+    async def reaped(self, run_ids: Sequence[RunId], verdict: DeadRun) -> None:
+        """Upkeep failed runs for good: those who wait for their ends look, and those who listen are told."""
+        self.results.look_now()
+        self._hints.send(ENDED)
+        for run_id in run_ids if self._listeners else ():
+            await self._tell_failure(run_id, verdict)
+
+    async def _tell_failure(self, run_id: RunId, verdict: DeadRun) -> None:
+        view = await self.store.run(None, run_id)
+        if view is not None and view.ended_at is not None:
+            letters = await self.store.dead_letters(LetterFilter(run_id=run_id, limit=1))
+            is_letter = [letter.generation for letter in letters] == [view.generation]
+            self._listeners.tell_failure(run_id, view.generation, view.ended_at, verdict, is_letter)
 
     def _look(self, run_id: str) -> None:
         for worker in self._workers:

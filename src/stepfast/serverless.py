@@ -108,7 +108,7 @@ class Serverless:
             settings, clock = self._app._settings, self._app._clock
             await _settled(parts, clock)
             upkeep = UpkeepLoop(parts.store, clock, settings.upkeep_ms, settings.max_crashes)
-            upkeep.change = parts.change
+            upkeep.change, upkeep.reaped = parts.change, parts.reaped
             report = await upkeep.make_pass()
         if report is None:
             return UpkeepDone(0, 0, 0, 0)

@@ -20,9 +20,9 @@ from stepfast.kernel.blobs import DEFAULT_THRESHOLD, IN_THE_DATABASE
 from stepfast.kernel.durations import span_ms
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.retry import Retry
-from stepfast.kernel.texts import check_text
+from stepfast.kernel.texts import MAX_TEXT, check_text, shown
 from stepfast.log import Log
-from stepfast.worker.settings import WorkerSettings
+from stepfast.worker.settings import BOUNDS, WorkerSettings
 
 log = Log("settings")
 
@@ -59,15 +59,16 @@ def _number(lowest: int, highest: int = MAX_COUNT) -> Kind:
     return Kind(f"a whole number from {lowest:,} to {highest:,}", read)
 
 
-def _span(lowest_ms: int) -> Kind:
+def _span(name: str) -> Kind:
+    bounds = BOUNDS[f"{name}_ms"]
+
     def read(text: str) -> int:
         span = span_ms(float(text) if text.replace(".", "", 1).isdecimal() else text)
-        if span < lowest_ms:
+        if not bounds.hold(span):
             raise ValueError
         return span
 
-    at_least = f", at least {lowest_ms} ms" if lowest_ms else ""
-    return Kind(f'a span like "200ms", "30s", "5m", or seconds{at_least}', read)
+    return Kind(f'{bounds.as_spans}, like "200ms", "30s", "5m", or in seconds', read)
 
 
 def _choice(choices: tuple[str, ...]) -> Kind:
@@ -92,7 +93,7 @@ def _read_text(text: str) -> str:
     return check_text("text", text)
 
 
-TEXT = Kind("text", _read_text)
+TEXT = Kind(f"text of 1 to {MAX_TEXT:,} characters", _read_text)
 LOG = Kind(f"a level ({', '.join(LEVELS)}), a format ({', '.join(FORMATS)}), or both with a comma", _read_log)
 # A hundred days: no backoff needs more, and the sum of many stays a moment that every store can hold.
 MILLISECONDS = _number(0, 100 * 24 * 3_600_000)
@@ -141,13 +142,16 @@ SETTINGS = (
     Setting(
         "STEPFAST_CONCURRENCY", _number(1), "100", "How many runs of each queue a worker process executes at once."
     ),
-    Setting("STEPFAST_LEASE", _span(100), "30s", "How long a worker that is not heard of keeps its runs."),
+    Setting("STEPFAST_LEASE", _span("lease"), "30s", "How long a worker that is not heard of keeps its runs."),
     Setting(
-        "STEPFAST_HEARTBEAT", _span(10), "lease / 3", "How often a worker says that it lives; twice per lease or more."
+        "STEPFAST_HEARTBEAT",
+        _span("heartbeat"),
+        "lease / 3",
+        "How often a worker says that it lives; twice per lease or more.",
     ),
-    Setting("STEPFAST_POLL", _span(1), "1s", "How long an idle worker waits before it looks for runs again."),
-    Setting("STEPFAST_UPKEEP", _span(1), "1s", "How often a worker looks after what dead ones left behind."),
-    Setting("STEPFAST_GRACE", _span(0), "8s", "How long steps under way may take to finish when a worker stops."),
+    Setting("STEPFAST_POLL", _span("poll"), "1s", "How long an idle worker waits before it looks for runs again."),
+    Setting("STEPFAST_UPKEEP", _span("upkeep"), "1s", "How often a worker looks after what dead ones left behind."),
+    Setting("STEPFAST_GRACE", _span("grace"), "8s", "How long steps under way may take to finish when a worker stops."),
     Setting("STEPFAST_MAX_CRASHES", _number(1), "3", "How often a run may kill its worker before it fails for good."),
     Setting("STEPFAST_WORKER_ID", TEXT, "host and pid", "The label by which people recognise a worker."),
     Setting("STEPFAST_MAX_CLAIMS", _number(1), "500", "How many runs of a queue one claim takes at most."),
@@ -302,13 +306,13 @@ class _Values:
         try:
             self._values[setting.name] = setting.kind.read(found.text)
         except (ValueError, Invalid):
-            self.faults.append(f"{found.place} is {found.text!r}; allowed is {setting.kind.allowed}.")
+            self.faults.append(f"{found.place} is {shown(found.text)}; allowed is {setting.kind.allowed}.")
 
     def _read_queue(self, queue: str, found: Found) -> None:
         try:
             self.queue_concurrency[queue] = QUEUE_CONCURRENCY.kind.read(found.text)
         except ValueError:
-            self.faults.append(f"{found.place} is {found.text!r}; allowed is {QUEUE_CONCURRENCY.kind.allowed}.")
+            self.faults.append(f"{found.place} is {shown(found.text)}; allowed is {QUEUE_CONCURRENCY.kind.allowed}.")
 
 
 class _Sources:

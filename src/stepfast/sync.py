@@ -204,6 +204,7 @@ class Queues(Side[AsyncQueues]):
 
     list = blocking(AsyncQueues.list)
     get = blocking(AsyncQueues.get)
+    backlog = blocking(AsyncQueues.backlog)
 
 
 class DeadLetters(Side[AsyncDeadLetters]):

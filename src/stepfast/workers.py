@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 from stepfast.base import AppBase
 from stepfast.kernel.durations import Duration, span_ms
 from stepfast.kernel.errors import Invalid, StepfastError, WorkerNotFound
+from stepfast.kernel.ids import RunId
 from stepfast.kernel.texts import shown
 from stepfast.kernel.views import WorkerView
 from stepfast.log import Log
 from stepfast.stores.urls import without_password
+from stepfast.worker.family import FamilyWorker
 from stepfast.worker.settings import WorkerSettings
 from stepfast.worker.worker import Worker, WorkerStats
 
@@ -24,9 +28,10 @@ Views = list[WorkerView]
 class AppWorker:
     """A worker of an app, from `start` to `stop`; it opens the app for itself if nobody else has."""
 
-    def __init__(self, app: AppBase, settings: WorkerSettings) -> None:
+    def __init__(self, app: AppBase, settings: WorkerSettings, only: RunId | None = None) -> None:
         self._app = app
         self._settings = settings
+        self._kind: Callable[..., Worker] = Worker if only is None else partial(FamilyWorker, root=only)
         self._worker: Worker | None = None
         self._opened_the_app = False
 
@@ -67,7 +72,7 @@ class AppWorker:
         self._opened_the_app = app._parts is None
         parts = app._parts or await app._open_store()
         try:
-            self._worker = await parts.add_worker(self._settings)
+            self._worker = await parts.add_worker(self._settings, self._kind)
         except BaseException:
             if self._opened_the_app:
                 await app.close()

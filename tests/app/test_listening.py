@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+from dataclasses import replace
 
 import pytest
 
 from stepfast import Invalid, Retry, RunFailed, RunState, emit, step, workflow
 from stepfast.listening import RunEvent
-from tests.support.apps import app_on
-from tests.support.following import looks_of, until
+from tests.support.apps import QUICK, app_on
+from tests.support.following import looks_of, state_of, until
+from tests.support.sql import execute
 from tests.support.workflows import say
 
 
@@ -126,6 +129,49 @@ async def test_the_pause_of_a_run_under_way_is_told_when_it_holds(database, hear
         await looked.wait()
         may_go.set()
         assert [kind for _, kind in await heard.events(2)] == ["step_completed", "paused"]
+
+
+async def killed_its_worker(database, heard):
+    """A run whose worker is buried by the upkeep of another app, which listens."""
+    begun = asyncio.Event()
+
+    @step
+    async def hang() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    @workflow
+    async def hanging() -> None:
+        await hang()
+
+    watching = app_on(database, [say], replace(QUICK, max_crashes=1))
+    watching.on("failed", "dlq_recorded")(heard.append)
+    silent = replace(QUICK, heartbeat_ms=600_000, lease_ms=10**7, upkeep_ms=3_600_000)
+    async with app_on(database, [hanging], silent) as dying, watching:
+        run = await dying.start(hanging)
+        await begun.wait()
+        await execute(database, "update stepfast.worker set seen_at = 0, lease_ms = 100 where lease_ms > 1000000")
+        await state_of(watching.get(run.id), RunState.FAILED)
+        return run.id, await heard.events(2), heard[-1].data
+
+
+async def test_a_callback_hears_of_a_run_that_upkeep_failed_for_its_crashes(database, heard):
+    run_id, events, data = await killed_its_worker(database, heard)
+    assert events == [(run_id, "dlq_recorded"), (run_id, "failed")]
+    assert json.loads(data)["error_type"] == "stepfast.kernel.errors:LeaseLost"
+
+
+async def test_a_callback_hears_of_a_run_that_upkeep_failed_for_its_deadline(database, heard):
+    @workflow(timeout="10ms")
+    async def late() -> None: ...
+
+    watching = app_on(database, [say])
+    watching.on("failed", "dlq_recorded")(heard.append)
+    async with app_on(database, [late], worker=False) as client, watching:
+        run = await client.start(late)
+        assert await heard.events(2) == [(run.id, "dlq_recorded"), (run.id, "failed")]
+        history = [event.data for event in await run.history() if event.type == "failed"]
+    assert [json.loads(data or "") for data in history] == [json.loads(heard[-1].data or "")]
 
 
 async def test_what_a_callback_raises_is_logged_and_hurts_nobody(database, heard, caplog):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stepfast import RunState, Start, continue_as, each, receive, step, workflow
 from stepfast.kernel.blobs import BlobFilter, is_reference
+from stepfast.kernel.ids import RunId
 from tests.blobs.places import BIG, app_with
 from tests.support.apps import Bodies
 from tests.support.following import state_of
@@ -39,6 +40,14 @@ async def take_signal() -> int:
     first = await receive("text", str)
     await receive("go")
     return len(first)
+
+
+@workflow
+async def send_to_child(size: int) -> list[str]:
+    child = await take_signal.start()
+    await child.signal("text", "x" * size)
+    await child.signal("go")
+    return [child.id, str(await child)]
 
 
 @workflow
@@ -127,6 +136,29 @@ async def test_a_signal_to_a_run_under_way(database, place):
         await run.signal("text", "x" * BIG)
         await run.signal("go")
         assert await run.result(timeout="30s") == BIG
+
+
+async def test_a_signal_through_the_handle_of_a_child(database, place):
+    async with app_with(database, [send_to_child, take_signal], place) as app:
+        run = await app.start(send_to_child, BIG)
+        child, length = await run.result(timeout="30s")
+        rows = await rows_of(app, child) + await rows_of(app, run.id)
+    assert length == str(BIG)
+    assert max(map(len, rows)) < 200
+
+
+async def test_a_signal_that_a_child_has_not_taken_is_a_reference_in_its_inbox(database, place):
+    @workflow
+    async def send() -> str:
+        child = await make_and_wait.start(1, on_parent_end="leave")
+        await child.signal("text", "x" * BIG)
+        return child.id
+
+    async with app_with(database, [send, make_and_wait], place) as app:
+        child = await (await app.start(send)).result(timeout="30s")
+        look = await app._open_parts().store.look(RunId(child))
+    assert look is not None
+    assert [is_reference(message.value) for message in look.inbox] == [True]
 
 
 async def test_inputs_and_results_of_children(database, place):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import threading
+from itertools import pairwise
 
 import pytest
 
-from stepfast import RunState, Start, StepfastError, StoreUnavailable, receive, step, workflow
+from stepfast import Retry, RunState, Start, StepfastError, StoreUnavailable, receive, step, workflow
 from stepfast.kernel.errors import StoreUnusable
 from stepfast.stores.blobs import files
 from stepfast.worker import execute as execution
@@ -59,7 +61,7 @@ async def take(text: str) -> int:
 @pytest.fixture(autouse=True)
 def soon_again(monkeypatch):
     """A run that is handed back for trouble is not kept waiting by tests."""
-    monkeypatch.setattr(execution, "TROUBLE_DELAY_MS", 100)
+    monkeypatch.setattr(execution, "PATIENCE", Retry(base="100ms", factor=1))
     ran.clear()
 
 
@@ -114,6 +116,26 @@ async def test_a_run_goes_on_when_its_blob_is_back(database, tmp_path):
         file.write_bytes(content)
         assert await run.result(timeout="30s") == BIG
     assert ran["make"] == 1
+
+
+async def test_a_blob_that_stays_away_is_asked_for_ever_more_rarely_and_named(database, monkeypatch):
+    monkeypatch.setattr(execution, "PATIENCE", Retry(base="10ms", factor=2, cap="1h", jitter=0))
+    async with app_with(database, [make_and_wait], "database") as app:
+        run = await parked(app)
+        await execute(database, f"delete from stepfast.blob where run_id = '{run.id}'")
+        await run.signal("go")
+        await handed_back(run, '"troubles": 8')
+        why = str(await run.why())
+        (finding,) = await app.findings()
+    async with app_with(database, [make_and_wait], "database", worker=False) as client:
+        events = [event for event in await client.get(run.id).history() if event.type in ("handed_back", "claimed")]
+    told = [json.loads(event.data or "{}") for event in events if event.type == "handed_back"]
+    pauses = [after.at - before.at for before, after in pairwise(events) if after.type == "claimed"][-7:]
+    assert [data["troubles"] for data in told if "troubles" in data][:8] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert all(pause >= 10 * 2**n for n, pause in enumerate(pauses[:7]))
+    assert "is not in the blob store" in why
+    assert (finding.clause, finding.run_id) == ("lasting_trouble", run.id)
+    assert "is not in the blob store" in finding.detail
 
 
 async def test_a_blob_of_another_run_is_not_read(database):

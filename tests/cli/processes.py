@@ -8,11 +8,12 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SHOP = "tests.cli.shop:app"
+AGAIN_S = 0.1
 
 
 def environment(**variables: str) -> dict[str, str]:
@@ -61,6 +62,13 @@ class Command:
     async def ends(self) -> int:
         """Wait for its end; its exit code."""
         return await asyncio.to_thread(self.process.wait, 60)
+
+    async def ends_when_told_again(self) -> int:
+        """Send SIGTERM again, until it is taken for another one than the first; its exit code."""
+        while True:
+            self.process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                return await asyncio.to_thread(self.process.wait, AGAIN_S)
 
     async def is_silent(self) -> None:
         """Wait until it, and every process it started, has closed its log."""

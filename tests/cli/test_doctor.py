@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import asyncpg
 import pytest
 
 from stepfast.cli import checks
 from stepfast.cli.checks import Level
 from stepfast.kernel.durations import Instant
+from stepfast.stores import rows
 from stepfast.stores.health import Health, LongTransaction, Weakness, examine
 from tests.cli.invoking import Office, invoke
 from tests.cli.office import WORKFLOWS, asking
@@ -53,7 +56,23 @@ async def test_runs_that_nobody_serves_are_told_of(client, office):
     assert {what: found[what][0] for what in ("workers", "queues", "codes")} == dict.fromkeys(
         ("workers", "queues", "codes"), "warn"
     )
-    assert ("desk (1 ready)" in found["queues"][1], "asking@1 (1 pending)" in found["codes"][1]) == (True, True)
+    assert ("desk (1 ready)" in found["queues"][1], "asking@1 (1 ready)" in found["codes"][1]) == (True, True)
+
+
+async def test_what_nobody_serves_is_counted_no_further_than_anybody_needs(client, office, monkeypatch):
+    monkeypatch.setattr(checks, "MOST", 2)
+    for _ in range(3):
+        await client.start(asking, queue="desk")
+    found = await examined(office)
+    assert "desk (2 or more ready)" in found["queues"][1]
+    assert "asking@1 (2 or more ready)" in found["codes"][1]
+
+
+async def test_a_look_that_did_not_reach_all_runs_says_so(client, office, monkeypatch):
+    monkeypatch.setattr(rows, "REACH", 1)
+    for _ in range(2):
+        await client.start(asking)
+    assert "of the newest that were looked at" in (await examined(office))["runs"][1]
 
 
 async def test_a_run_that_cannot_go_on_is_a_failure(client, office):
@@ -61,6 +80,20 @@ async def test_a_run_that_cannot_go_on_is_a_failure(client, office):
     await execute(client.database, "delete from stepfast.task")
     level, text = (await examined(office, code=1))["runs"]
     assert (level, run.id in text) == ("fail", True)
+
+
+async def test_a_run_that_is_handed_back_again_and_again_is_a_failure_that_names_its_trouble(client, office):
+    run = await client.start(asking, delay="1h")
+    told = json.dumps({"reason": "BlobDamaged: the blob is gone", "troubles": 5, "is_lasting": True})
+    statements = [
+        "update stepfast.wait set wait_id = 0, kind = 'backoff'",
+        f"update stepfast.event set type = 'handed_back', data = '{told}'",
+    ]
+    for statement in statements:
+        await execute(client.database, statement)
+    found = await examined(office, code=1)
+    assert (found["runs"][0], found["troubles"][0]) == ("ok", "fail")
+    assert f"run {run.id}: handed back 5 times in a row: BlobDamaged: the blob is gone." in found["troubles"][1]
 
 
 async def test_a_database_that_is_not_there_is_a_failure_with_its_code(tmp_path):

@@ -68,6 +68,47 @@ async def test_a_second_run_with_a_key_gives_the_first_result(database, file):
     assert (results, len(page.json["items"])) == ([{"hello": "ann"}] * 2, 1)
 
 
+FAMILY = """
+from stepfast import Stepfast, each, sleep, step, workflow
+
+
+@step(queue="apart")
+async def double(number: int) -> int:
+    return number * 2
+
+
+@workflow(queue="children")
+async def child(number: int) -> int:
+    await sleep("10ms")
+    return await double(number)
+
+
+@workflow
+async def parent(number: int) -> list[int]:
+    return await each(child, range(number), spread=True)
+
+
+@workflow
+async def alone(number: int) -> int:
+    return await double(number)
+
+
+app = Stepfast(workflows=[parent, child, alone])
+"""
+
+
+async def test_nothing_is_executed_but_the_run_and_what_it_starts(database, tmp_path):
+    path = tmp_path / "family.py"
+    path.write_text(FAMILY)
+    others = [("parent", "[3]"), ("child", "[3]"), ("alone", "[3]")]
+    for workflow, given in others:
+        done = await invoke("runs", "start", workflow, given, "--app", str(path), "--database", database)
+        assert done.code == 0, done.err
+    assert (await run(database, f"{path}:parent", "[30]")).json == [number * 2 for number in range(30)]
+    page = await invoke("runs", "list", "--state", "pending", "-o", "json", "--database", database)
+    assert sorted(item["workflow"] for item in page.json["items"]) == sorted(workflow for workflow, _ in others)
+
+
 async def test_a_run_that_fails_ends_with_one_line(database):
     done = await run(database, f"{OFFICE}:failing")
     assert (done.code, done.out) == (1, "")
@@ -108,6 +149,12 @@ async def test_a_target_that_names_no_workflow_is_refused(tmp_path, target, comp
     done = await run(f"sqlite:///{tmp_path}/app.db", target)
     assert (done.code, done.out, complaint in done.err) == (2, "", True), done.err
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_file_that_ends_its_process_when_it_is_imported_is_refused(tmp_path):
+    (tmp_path / "script.py").write_text("import sys\nsys.exit(7)\n")
+    done = await run(f"sqlite:///{tmp_path}/app.db", str(tmp_path / "script.py"))
+    assert (done.code, "cannot be imported: SystemExit: 7" in done.err) == (2, True)
 
 
 def test_a_file_needs_no_app_and_a_terminal_shows_the_run(tmp_path):

@@ -105,3 +105,13 @@ async def test_a_list_can_be_watched_until_the_timeout(client, office):
     run = await client.start(checkout, "a")
     done = await office("runs", "list", "--watch", "--timeout", "500ms")
     assert (done.code, run.id in done.out) == (124, True)
+
+
+async def test_a_cursor_that_no_page_gave_is_a_mistake_of_the_caller(client, office):
+    done = await office("runs", "list", "--cursor", "zzz")
+    assert (done.code, "cursor is 'zzz'" in done.err) == (2, True)
+
+
+async def test_nobody_can_speak_for_one_tenant_and_for_all(client, office):
+    done = await office("runs", "list", "--tenant", "acme", "--all-tenants")
+    assert (done.code, "--tenant 'acme' and --all-tenants were given" in done.err) == (2, True)

@@ -67,14 +67,13 @@ async def test_sigterm_ends_all_processes_and_counts_as_success(client, database
 
 
 async def test_a_second_signal_ends_all_processes_at_once(client, database, tmp_path):
-    pipes = Pipes(tmp_path, "begun-a")
+    pipes = Pipes(tmp_path, "begun-a", "release-a")
     with supervisor(database, "--grace", "10m") as command:
         await client.start(meeting, pipes.folder, "a")
         await pipes.hear("begun-a")
         command.process.terminate()
         await command.says("worker_stopping")
-        command.process.terminate()
-        assert await command.ends() == 128 + signal.SIGTERM
+        assert await command.ends_when_told_again() == 128 + signal.SIGTERM
 
 
 async def test_drained_processes_are_not_replaced(client, database):

@@ -128,8 +128,7 @@ async def test_a_second_signal_ends_the_worker_at_once(client, database, pipes):
         await pipes.hear("begun")
         process.process.terminate()
         await process.says("worker_stopping")
-        process.process.terminate()
-        assert await process.ends() == 128 + signal.SIGTERM
+        assert await process.ends_when_told_again() == 128 + signal.SIGTERM
 
 
 async def test_a_signal_while_the_app_is_imported_ends_the_worker(tmp_path, pipes):
@@ -189,6 +188,27 @@ def test_the_app_can_stand_in_the_project(tmp_path):
     (tmp_path / "pyproject.toml").write_text('[tool.stepfast]\napp = "tests.cli.shop:app"\n')
     done = stepfast("worker", "--drain", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "complaint"),
+    [
+        ("--lease", "1ms", "lease is '1ms'; allowed is a span from 100ms to 365d."),
+        ("--poll", "0", "poll is '0s'; allowed is a span from 10ms to 1h."),
+        ("--grace", "2d", "grace is '2d'; allowed is a span from 0s to 1d."),
+        ("--concurrency", "0", "concurrency is 0; use a whole number between 1 and 100,000."),
+        ("--concurrency", "1000000", "concurrency is 1000000; use a whole number between 1 and 100,000."),
+        ("--max-runs", "0", "max_runs is 0; use a whole number between 1 and"),
+    ],
+)
+def test_an_option_out_of_bounds_is_refused_with_what_is_allowed(option, value, complaint):
+    done = stepfast("worker", "--app", "tests.cli.shop:app", option, value)
+    assert (done.returncode, done.stderr.startswith(f"E-VAL-001: {complaint}")) == (2, True), done.stderr
+
+
+def test_a_worker_needs_some_memory():
+    done = stepfast("worker", "--app", "tests.cli.shop:app", "--max-memory", "0MB")
+    assert (done.returncode, "'0MB' is too little; give at least 1MB." in done.stderr) == (2, True)
 
 
 def test_bad_settings_stop_the_worker_before_it_begins():

@@ -27,6 +27,7 @@ from stepfast import (
 )
 from stepfast.engine.clock import SystemClock
 from stepfast.kernel.durations import Instant
+from stepfast.testing import engine
 from tests.durable.test_waiting import until
 from tests.support.apps import QUICK, Bodies, app_on
 
@@ -162,31 +163,74 @@ async def test_a_def_workflow_that_computes_within_a_timeout_is_not_parked(datab
         assert "waiting" not in [event.type for event in await run.history()]
 
 
-async def test_a_def_workflow_that_computes_beside_what_lost_its_race_is_not_parked(database):
-    gate, reached = threading.Event(), asyncio.Event()
-    loop = asyncio.get_running_loop()
+@step(retry=Retry(attempts=1))
+async def stumble() -> None:
+    raise ValueError("stumbled")
+
+
+async def race_two(tidying: Callable[[], Any]) -> str:
+    return (await race(slow=tidying(), quick=triple(1)))[0]
+
+
+async def spread_two(tidying: Callable[[], Any]) -> str:
+    calls: dict[int, Callable[[], Any]] = {0: tidying, 1: stumble}
+    try:
+        await each(lambda n: calls[n](), [0, 1])
+    except ValueError as error:
+        return str(error)
+    return "not reached"
+
+
+def race_two_blocking(tidying: Callable[[], Any]) -> str:
+    return race.sync(slow=tidying, quick=lambda: triple(1))[0]
+
+
+@pytest.mark.parametrize(("combined", "result"), [(race_two, "quick"), (spread_two, "stumbled")])
+async def test_what_is_called_off_tidies_up_before_the_code_goes_on(database, combined, result):
+    bodies = Bodies()
+
+    @step
+    async def note(what: str) -> None:
+        bodies.ran(what)
 
     async def tidying() -> None:
         try:
             await receive("never")
         finally:
-            await sleep("1h")
+            await note("tidied")
+            await sleep("1s")
+            await note("rested")
 
     @workflow
-    def flow() -> int:
-        race.sync(slow=tidying, quick=lambda: triple(1))
-        loop.call_soon_threadsafe(reached.set)
-        gate.wait()
-        return triple.sync(2)
+    async def flow() -> list[str]:
+        found = await combined(tidying)
+        return [found, *bodies]
 
-    async with app_on(database, [flow]) as app:
-        run = await app.start(flow)
-        await reached.wait()
-        for _ in range(20):
-            await run.info()
-        gate.set()
-        assert await run == 6
-        assert "waiting" not in [event.type for event in await run.history()]
+    async with engine(database=database, workflows=[flow]) as opened:
+        assert await opened.run(flow) == [result, "tidied", "rested"]
+    assert bodies == {"tidied": 1, "rested": 1}
+
+
+async def test_what_is_called_off_tidies_up_in_a_def_workflow_too(database):
+    bodies = Bodies()
+
+    @step
+    async def note(what: str) -> None:
+        bodies.ran(what)
+
+    async def tidying() -> None:
+        try:
+            await receive("never")
+        finally:
+            await note("tidied")
+
+    @workflow
+    def flow() -> str:
+        return race_two_blocking(tidying)
+
+    async with engine(database=database, workflows=[flow]) as opened:
+        assert await opened.run(flow) == "quick"
+    assert bodies == {"tidied": 1}
 
 
 @pytest.mark.parametrize("name", ["each", "race"])

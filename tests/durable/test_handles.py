@@ -36,6 +36,23 @@ async def stumble() -> None:
     raise ValueError("stumbled")
 
 
+@workflow
+async def stumble_later() -> None:
+    await receive("go")
+    raise ValueError("stumbled")
+
+
+STUMBLES = Bodies()
+
+
+@workflow
+async def stumble_once() -> str:
+    STUMBLES.ran("stumble")
+    if STUMBLES["stumble"] == 1:
+        raise ValueError("stumbled once")
+    return "steady"
+
+
 async def children_of(app, run):
     return [view for view in await app.runs() if view.parent_id == run.id]
 
@@ -163,6 +180,87 @@ async def test_a_child_that_nobody_awaited_is_cancelled_or_left_when_its_parent_
         else:
             await app.get(child_id).signal("go", "y")
             assert await app.get(child_id).result() == "xy"
+
+
+async def letters_of(app) -> list[str]:
+    return [letter.run_id for letter in await app.dead_letters.list()]
+
+
+@pytest.mark.parametrize("when", ["before its parent ends", "after its parent has ended"])
+async def test_a_failed_child_that_may_outlive_its_parent_is_a_dead_letter_when_nobody_awaits_it(database, when):
+    @workflow
+    async def parent() -> str:
+        child = await stumble_later.start(on_parent_end="leave")
+        if when == "before its parent ends":
+            await child.signal("go")
+            await receive("end")
+        return child.id
+
+    async with app_on(database, [parent, stumble_later]) as app:
+        run = await app.start(parent)
+        while not (children := await children_of(app, run)):
+            pass
+        child = app.get(children[0].run_id)
+        if when == "before its parent ends":
+            await until(app, child.id, RunState.FAILED)
+            await run.signal("end")
+        await run
+        if when == "after its parent has ended":
+            await child.signal("go")
+        with pytest.raises(RunFailed, match="stumbled"):
+            await child.result()
+        types = [event.type for event in await child.history()]
+        assert await letters_of(app) == [child.id]
+    assert types[-3:] == ["dlq_pending", "dlq_recorded", "failed"]
+
+
+async def test_a_failed_child_whose_failure_its_parent_hears_is_no_open_letter(database):
+    @workflow
+    async def parent() -> str:
+        child = await stumble.start(on_parent_end="leave")
+        try:
+            await child
+        except RunFailed as error:
+            return str(error.__cause__)
+        return "not reached"
+
+    async with app_on(database, [parent, stumble]) as app:
+        assert await (await app.start(parent)) == "stumbled"
+        while await letters_of(app):
+            pass
+        (letter,) = await app.dead_letters.list(resolved=True)
+    assert letter.resolution == "discarded"
+
+
+async def test_a_letter_of_a_child_is_replayed_once_its_parent_has_ended(database):
+    @workflow
+    async def parent() -> str:
+        return (await stumble_once.start(on_parent_end="leave")).id
+
+    async with app_on(database, [parent, stumble_once]) as app:
+        STUMBLES.clear()
+        child = app.get(await (await app.start(parent)))
+        with pytest.raises(RunFailed, match="stumbled once"):
+            await child.result()
+        await app.dead_letters.replay(child.id)
+        assert await child.result() == "steady"
+        assert await letters_of(app) == []
+
+
+async def test_a_failed_child_that_is_its_parents_own_is_no_dead_letter(database):
+    @workflow
+    async def parent() -> None:
+        await stumble.start()
+        await receive("end")
+
+    async with app_on(database, [parent, stumble]) as app:
+        run = await app.start(parent)
+        while not (children := await children_of(app, run)):
+            pass
+        await until(app, children[0].run_id, RunState.FAILED)
+        await run.signal("end")
+        await run
+        assert await letters_of(app) == []
 
 
 async def test_a_parent_cancels_its_child(database):

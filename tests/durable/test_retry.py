@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from stepfast import Retry, RunFailed, Stepfast, step, workflow
@@ -73,6 +75,32 @@ async def test_an_error_that_must_not_be_retried_fails_at_once(database):
     assert bodies["fragile"] == 1
 
 
+async def failing_branch(error: Exception) -> None:
+    raise error
+
+
+@pytest.mark.parametrize(("second", "tries"), [(ConnectionResetError("no answer"), 3), (ValueError("torn"), 1)])
+async def test_errors_that_come_in_a_group_are_retried_when_each_of_them_is(database, second, tries):
+    bodies = Bodies()
+
+    @step(retry=Retry(attempts=3, base=0, on=(ConnectionError,)))
+    async def fragile() -> None:
+        bodies.ran("fragile")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(failing_branch(ConnectionError("no answer")))
+            group.create_task(failing_branch(second))
+
+    @workflow
+    async def flow() -> None:
+        await fragile()
+
+    async with Stepfast(database, workflows=[flow], worker=PATIENT) as app:
+        with pytest.raises(RunFailed) as failed:
+            await (await app.start(flow))
+    assert isinstance(failed.value.__cause__, ExceptionGroup)
+    assert bodies["fragile"] == tries
+
+
 async def test_attempts_before_a_change_of_worker_count(database):
     bodies = Bodies()
 
@@ -94,3 +122,18 @@ async def test_attempts_before_a_change_of_worker_count(database):
             with pytest.raises(RunFailed, match="try 2"):
                 await app.get(run.id).result()
     assert bodies["fragile"] == 2
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, GeneratorExit])
+async def test_what_would_end_a_process_or_a_coroutine_ends_only_the_def_step_that_raises_it(database, error):
+    @step(retry=Retry(attempts=1))
+    def odd() -> None:
+        raise error
+
+    @workflow
+    def flow() -> None:
+        odd()
+
+    async with Stepfast(database, workflows=[flow], worker=PATIENT) as app:
+        with pytest.raises(RunFailed, match=f"raised {error.__name__}"):
+            await (await app.start(flow))

@@ -1,4 +1,4 @@
-"""One trial of chaos: worker processes that are killed and started again while commands rain on their runs.
+"""One trial of chaos: worker processes that are killed, frozen and stopped while commands rain on their runs.
 
 Three recordings are compared at the end: what callers were answered, what bodies really did, and what the store has.
 """
@@ -6,110 +6,194 @@ Three recordings are compared at the end: what callers were answered, what bodie
 from __future__ import annotations
 
 import asyncio
+import json
 import random
+import signal
 import subprocess
+import sys
 import threading
-from collections import Counter
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 from stepfast import Run, RunState, Stepfast, StepfastError
+from stepfast.kernel.commands import Changed
+from stepfast.kernel.errors import StoreUnavailable
 from stepfast.kernel.states import ENDED
-from tests.faults.processes import RESULT, victim
-from tests.faults.victim import STEPS, chain, trace_of
+from tests.faults.chaos_victim import LEASE_MS, bodies_of, relay
+from tests.support.accounting import UNHEARD_RUNS
+from tests.support.promises import Command, Kept, Recordings, Result, Start, Stored, Told
+from tests.support.sql import fetch
 
 WORKERS = 2
+COMMANDS = ("cancel", "pause", "resume", "retry", "rerun")
 # A run whose worker is killed often may be taken for the culprit: then it is the crash budget that ended it.
 CRASH_BUDGET = "E-RUN-002"
-COMMANDS = ("cancel", "pause", "resume", "retry", "rerun")
+FROZEN_S = 1.5 * LEASE_MS / 1_000
+
+RUNS = "select cast(run_id as text), key, state, value, error from stepfast.run_state"
+EVENTS = "select cast(run_id as text), seq, type, generation, token from stepfast.event order by run_id, seq"
+STEPS = """
+select cast(run_id as text), path, name, count, state, generation, token, superseded_by is not null, value
+  from stepfast.step
+ order by run_id, seq
+"""
+OUTCOMES = "select cast(run_id as text), generation, state from stepfast.outcome order by run_id, generation"
 
 
-async def a_moment() -> None:
+async def a_moment(seconds: float = 0.05) -> None:
     """Time for other processes; what is waited for happens there."""
-    await asyncio.to_thread(threading.Event().wait, 0.05)
+    await asyncio.to_thread(threading.Event().wait, seconds)
+
+
+@contextmanager
+def victim(options: dict[str, Any]) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker process; ended by its own pid when the trial is done with it."""
+    process = subprocess.Popen([sys.executable, "-m", "tests.faults.chaos_victim", json.dumps(options)])
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 class Chaos:
     """Runs on a database, the processes that execute them, and what the callers were answered."""
 
-    def __init__(self, database: str, trace: Path, seed: int) -> None:
-        self._options = {"database": database, "trace": str(trace), "linger": 0.02}
+    def __init__(self, database: str, trace: Path, seed: int, **options: Any) -> None:
+        self._database = database
         self._trace = trace
+        self._options = {"database": database, "trace": str(trace), "linger": 0.02, **options}
         self._random = random.Random(seed)
-        self.kills = 0
-        self.answered: dict[str, list[str]] = {}
-        """The commands of each run that were confirmed, in order."""
+        self._keys = count()
+        self._starts: list[Start] = []
+        self._commands: list[Command] = []
+        self._results: list[Result] = []
+        self.blows: list[str] = []
 
-    async def play(self, client: Stepfast, runs: int, rounds: int) -> list[Run[int]]:
-        """Kill one of the workers in each round and command some runs; then let all that is left come to an end."""
-        handles = [await client.start(chain, number, key=str(number)) for number in range(runs)]
-        with ExitStack() as stack:
-            workers = [stack.enter_context(victim(**self._options)) for _ in range(WORKERS)]
-            for _ in range(rounds):
-                await asyncio.gather(self._command_some(handles), self._progress())
-                workers.append(self._replace(workers.pop(0), stack))
-            await self._let_go(handles)
-        return handles
+    async def play(self, runs: int, blows: list[str], to_the_end: bool = True) -> Recordings:
+        """Strike one of the workers in each round and command some runs; then let all that is left come to an end."""
+        async with AsyncExitStack() as stack:
+            clients = [
+                await stack.enter_async_context(Stepfast(self._database, workflows=[relay], worker=False))
+                for _ in range(2)
+            ]
+            handles = [await self._start(clients, number) for number in range(runs)]
+            with ExitStack() as processes:
+                workers = [processes.enter_context(victim(self._options)) for _ in range(WORKERS)]
+                for blow in blows:
+                    await asyncio.gather(self._command_some(clients, handles), self._progress())
+                    workers.append(await self._strike(blow, workers.pop(0), processes))
+                if to_the_end:
+                    await self._let_go(handles)
+            await self._ask_for_results(clients, handles)
+        return await self._recordings()
 
-    def _replace(self, process: subprocess.Popen[bytes], stack: ExitStack) -> subprocess.Popen[bytes]:
-        process.kill()
-        process.wait()
-        self.kills += 1
-        return stack.enter_context(victim(**self._options))
+    async def stuck(self) -> list[str]:
+        """Runs that have neither ended nor wait for something that can come, or failed for no good reason."""
+        async with Stepfast(self._database, workflows=[relay], worker=False) as client:
+            found = [f"{finding.clause} {finding.run_id}" for finding in await client.findings()]
+        unheard = await fetch(self._database, UNHEARD_RUNS)
+        failed = [row for row in await fetch(self._database, RUNS) if row[2] == RunState.FAILED]
+        return [*found, *map(str, unheard), *(str(row) for row in failed if CRASH_BUDGET not in row[4])]
+
+    async def _start(self, clients: list[Stepfast], number: int) -> Run[list[str]]:
+        """Start a run by all clients at once, with one key."""
+        runs = await asyncio.gather(*(client.start(relay, number, key=str(number)) for client in clients))
+        self._starts += [Start(str(number), run.id) for run in runs]
+        return runs[0]
+
+    async def _strike(self, blow: str, process: subprocess.Popen[bytes], stack: ExitStack) -> subprocess.Popen[bytes]:
+        """Do something to a worker; the one that goes on in its place."""
+        self.blows.append(blow)
+        if blow == "freeze":
+            process.send_signal(signal.SIGSTOP)
+            await a_moment(FROZEN_S)
+            process.send_signal(signal.SIGCONT)
+            return process
+        process.send_signal(signal.SIGTERM if blow == "stop" else signal.SIGKILL)
+        await asyncio.to_thread(process.wait)
+        return stack.enter_context(victim(self._options))
 
     async def _progress(self) -> None:
-        """Wait until some more bodies have run, or for a while: a kill may leave nobody to run any."""
-        seen, enough = len(trace_of(self._trace)), self._random.randint(5, 25)
+        """Wait until some more bodies have run, or for a while: a blow may leave nobody to run any."""
+        seen, enough = len(bodies_of(self._trace)), self._random.randint(5, 25)
         for _ in range(40):
-            if len(trace_of(self._trace)) >= seen + enough:
+            if len(bodies_of(self._trace)) >= seen + enough:
                 return
             await a_moment()
 
-    async def _command_some(self, handles: list[Run[int]]) -> None:
+    async def _command_some(self, clients: list[Stepfast], handles: list[Run[list[str]]]) -> None:
         for run in self._random.sample(handles, len(handles) // 4):
-            await self._command(run, self._random.choice(COMMANDS))
+            await self._command(clients, run.id, self._random.choice(COMMANDS))
 
-    async def _command(self, run: Run[int], name: str) -> None:
-        try:
-            await getattr(run, name)(actor="chaos")
-        except StepfastError:
-            return
-        self.answered.setdefault(run.id, []).append(name)
+    async def _command(self, clients: list[Stepfast], run_id: str, name: str) -> None:
+        """Send a command by one client and, when it was carried out, once more by the other."""
+        key = f"{name}-{next(self._keys)}"
+        answers: list[str] = []
+        is_unsure = False
+        for client in clients:
+            try:
+                changed: Changed = await getattr(client.get(run_id), name)(actor="chaos", key=key)
+            except StoreUnavailable:
+                is_unsure = True
+                break
+            except StepfastError as refusal:
+                if not answers:
+                    break
+                answers.append(f"refused: {refusal}")
+            else:
+                answers.append(f"{changed.state} {changed.generation}")
+        self._commands.append(Command(run_id, name, key, tuple(answers), is_unsure))
 
-    async def _let_go(self, handles: list[Run[int]]) -> None:
+    async def _let_go(self, handles: list[Run[list[str]]]) -> None:
         """Resume what is paused until every run has ended."""
         async with asyncio.timeout(120):
             while open_runs := [run for run in handles if (await run.info()).state not in ENDED]:
                 for run in open_runs:
-                    await self._command(run, "resume")
+                    await self._resume(run)
                 await a_moment()
 
-    async def check(self, handles: list[Run[int]], client: Stepfast) -> None:
-        """Every promise that these recordings can show."""
-        await asyncio.gather(*(self._check_run(run, number) for number, run in enumerate(handles)))
-        assert await client.findings() == [], "L1: a run is stuck."
+    async def _resume(self, run: Run[list[str]]) -> None:
+        try:
+            await run.resume(actor="chaos")
+        except StepfastError:
+            return
 
-    async def _check_run(self, run: Run[int], number: int) -> None:
-        info, events, steps = await run.info(), await run.history(), await run.steps()
-        types, tokens = [event.type for event in events], [event.token for event in events]
-        assert [event.seq for event in events] == list(range(1, len(events) + 1)), "P16: events have gaps."
-        assert tokens == sorted(tokens), f"P4: tokens went back: {tokens}."
-        assert types[-1] == info.state, f"P12, P14: {types[-1]} came after the end."
-        assert info.state in (RunState.COMPLETED, RunState.CANCELLED) or CRASH_BUDGET in (info.error or ""), info.error
-        if info.state is RunState.COMPLETED:
-            assert await run.result() == RESULT, "P12"
-        ends = Counter((record.call, record.generation) for record in steps if record.superseded_by is None)
-        assert not ends or max(ends.values()) == 1, f"P7: several results for one call: {ends}."
-        self._check_answers(run, types)
-        self._check_bodies(number, types)
+    async def _ask_for_results(self, clients: list[Stepfast], handles: list[Run[list[str]]]) -> None:
+        for run in handles:
+            if (await run.info()).state is RunState.COMPLETED:
+                values = [await client.get(run.id).result() for client in clients]
+                self._results += [Result(run.id, json.dumps(value)) for value in values]
 
-    def _check_answers(self, run: Run[int], types: list[str]) -> None:
-        answered = Counter(self.answered.get(run.id, []))
-        for command, told in {"cancel": "cancelled", "rerun": "rerun", "retry": "retried"}.items():
-            assert types.count(told) == answered[command], f"P1, P12: {answered} were answered, and told {types}."
+    async def _recordings(self) -> Recordings:
+        runs = await stored_runs(self._database)
+        return Recordings(self._starts, self._commands, self._results, bodies_of(self._trace), runs)
 
-    def _check_bodies(self, number: int, types: list[str]) -> None:
-        ran = Counter(index for run, index in trace_of(self._trace) if run == number)
-        again = sum(types.count(name) for name in ("reaped", "handed_back", "cancelled", "rerun", "retried", "paused"))
-        for index in range(STEPS):
-            assert ran[index] <= 1 + again, f"P9: step {index} of run {number} ran {ran[index]} times: {types}."
+
+async def stored_runs(database: str) -> list[Stored]:
+    """What the store has of every run."""
+    events: dict[str, list[Told]] = {}
+    for run_id, seq, kind, generation, token in await fetch(database, EVENTS):
+        events.setdefault(run_id, []).append(Told(seq, kind, generation, token))
+    records: dict[str, list[Kept]] = {}
+    for run_id, path, name, nth, state, generation, token, superseded, value in await fetch(database, STEPS):
+        kept = Kept(f"{path}/{name}/{nth}", state, generation, token, bool(superseded), value and json.loads(value))
+        records.setdefault(run_id, []).append(kept)
+    outcomes: dict[str, list[tuple[int, str]]] = {}
+    for run_id, generation, state in await fetch(database, OUTCOMES):
+        outcomes.setdefault(run_id, []).append((generation, state))
+    return [
+        Stored(
+            run_id,
+            key,
+            state,
+            value and json.dumps(json.loads(value)),
+            events.get(run_id, []),
+            records.get(run_id, []),
+            outcomes.get(run_id, []),
+        )
+        for run_id, key, state, value, _ in await fetch(database, RUNS)
+    ]

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from stepfast import RunFailed, RunState, step, workflow
+from stepfast import RunFailed, RunState, StepfastError, step, workflow
+from stepfast.worker.worker import Worker
 from tests.support.apps import app_on
 from tests.support.sql import execute
 
@@ -120,6 +121,18 @@ async def test_a_record_that_cannot_be_read_hurts_its_own_run_only(database, cha
     await the_good_one_completes(database, good)
     async with app_on(database, [flow], worker=False) as client:
         assert (await client.get(bad.id).info()).state is not RunState.COMPLETED
+
+
+async def test_the_broken_twin_that_reads_all_or_nothing_leaves_the_good_run_too(database, monkeypatch):
+    async def read_all_or_nothing(self, runs):
+        return await self._store.histories([run.run_id for run in runs])
+
+    monkeypatch.setattr(Worker, "_histories", read_all_or_nothing)
+    bad, good = await two_begun(database)
+    await execute(database, on_run(bad, RECORDS["a state that does not exist"], table="step"))
+    async with app_on(database, [flow]) as app:
+        with pytest.raises(StepfastError, match="has not ended"):
+            await app.get(good.id).result(timeout="2s")
 
 
 async def test_an_event_with_a_null_character_is_shown_and_stops_nobody(database):

@@ -90,7 +90,7 @@ def test_a_step_that_was_still_being_tried_may_be_left_out():
 
 def test_what_was_made_behind_a_superseded_record_is_found_but_need_not_be_asked_for():
     before, behind = record("", "charge", 1, seq=1), record("", "charge", 3, seq=3)
-    replay = Replay([before, behind])
+    replay = Replay([before, behind], kept=3)
     assert replay.find(before.call, before.digest, differs) is before
     assert replay.find(CallId("", "charge", 2), "d", differs) is None
     assert replay.left_out() == []
@@ -98,7 +98,29 @@ def test_what_was_made_behind_a_superseded_record_is_found_but_need_not_be_asked
     assert replay.find(behind.call, behind.digest, differs) is behind
 
 
+def test_what_was_made_behind_a_superseded_record_with_other_arguments_is_made_anew():
+    behind = record("", "report", 1, seq=3, digest="what the failure left")
+    replay = Replay([record("", "charge", 1, seq=1), behind], kept=3)
+    assert replay.find(behind.call, "what the success gave", differs) is None
+    assert [left.call.name for left in replay.unclaimed()] == ["charge"]
+
+
+def test_what_the_present_generation_made_is_held_to():
+    kept, behind, own = record("", "a", 1, seq=1), record("", "b", 1, seq=3), record("", "c", 1, seq=4)
+    replay = Replay([kept, behind, own], kept=3)
+    assert [left.call.name for left in replay.left_out()] == ["a", "c"]
+    with pytest.raises(NonDeterminism, match="other arguments"):
+        replay.find(own.call, "other", differs)
+
+
+@given(seqs=st.sets(st.integers(1, 40), min_size=1), kept=st.integers(0, 40))
+def test_only_what_lies_between_the_first_gap_and_the_last_record_kept_may_be_left_out(seqs, kept):
+    gap = next(seq for seq in range(1, 50) if seq not in seqs)
+    replay = Replay([record("", f"step {seq}", 1, seq=seq) for seq in sorted(seqs)], kept)
+    assert {left.seq for left in replay.left_out()} == {seq for seq in seqs if not gap < seq <= kept}
+
+
 def test_what_was_made_before_a_superseded_record_must_be_asked_for():
-    replay = Replay([record("", "charge", 1, seq=1), record("", "bill", 1, seq=3)])
+    replay = Replay([record("", "charge", 1, seq=1), record("", "bill", 1, seq=3)], kept=3)
     with pytest.raises(NonDeterminism, match="charge#1"):
         check_all_claimed(replay)

@@ -53,6 +53,58 @@ def test_only_the_named_errors_are_retried():
     assert not policy.allows(1, ValueError())
 
 
+LEAVES = st.sampled_from([ConnectionError, ConnectionResetError, TimeoutError, ValueError, KeyboardInterrupt])
+GROUPS = st.recursive(
+    LEAVES.map(lambda leaf: leaf()),
+    lambda errors: st.lists(errors, min_size=1, max_size=4).map(lambda inner: BaseExceptionGroup("several", inner)),
+    max_leaves=8,
+)
+
+
+def leaves_of(error: BaseException) -> list[BaseException]:
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for inner in error.exceptions for leaf in leaves_of(inner)]
+
+
+@given(error=GROUPS, on=st.sets(LEAVES), never=st.sets(LEAVES))
+def test_a_group_is_retried_when_each_error_in_it_alone_would_be(error, on, never):
+    policy = Retry(on=tuple(on), never=tuple(never))
+    assert policy.allows(1, error) == all(policy.allows(1, leaf) for leaf in leaves_of(error))
+
+
+@given(error=GROUPS, never=st.sets(LEAVES))
+def test_a_group_whose_class_is_named_is_retried_whatever_is_in_it_but_what_never_is(error, never):
+    policy = Retry(on=(BaseExceptionGroup,), never=tuple(never))
+    inner = leaves_of(error) if isinstance(error, BaseExceptionGroup) else []
+    assert policy.allows(1, error) == (bool(inner) and not any(isinstance(leaf, tuple(never)) for leaf in inner))
+
+
+@given(error=GROUPS)
+def test_a_group_that_is_never_retried_is_not_however_deep_it_stands(error):
+    policy = Retry(on=(BaseException,), never=(BaseExceptionGroup,))
+    assert policy.allows(1, error) == (not isinstance(error, BaseExceptionGroup))
+
+
+class Secretive(ExceptionGroup):
+    @property
+    def exceptions(self):
+        raise RuntimeError("none of your business")
+
+
+def test_a_group_that_hides_its_errors_is_judged_by_them_all_the_same():
+    policy = Retry(on=(ConnectionError,))
+    assert policy.allows(1, Secretive("several", [ConnectionError()]))
+    assert not policy.allows(1, Secretive("several", [ValueError()]))
+
+
+def test_a_group_of_any_depth_is_judged():
+    error: Exception = ValueError()
+    for _ in range(5_000):
+        error = ExceptionGroup("one more", [error])
+    assert not Retry(on=(ConnectionError,)).allows(1, error)
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from stepfast import Invalid, Retry, Stepfast
+from stepfast import Invalid, Retry, Stepfast, WorkerSettings
 from stepfast.settings import SETTINGS, Found, LogSettings, Settings, read_settings
 
 
@@ -146,6 +147,47 @@ def test_a_bad_value_of_the_project_is_refused_with_its_file(tmp_path):
 def test_a_heartbeat_that_is_too_seldom_for_the_lease_is_refused(tmp_path):
     with pytest.raises(Invalid, match="STEPFAST_HEARTBEAT is '20s'; allowed is at most half of the lease"):
         read(tmp_path, {"STEPFAST_HEARTBEAT": "20s"})
+
+
+TOO_MUCH_OR_TOO_LITTLE = [
+    ("STEPFAST_LEASE", "1ms", "from 100ms to 365d"),
+    ("STEPFAST_LEASE", "1000d", "from 100ms to 365d"),
+    ("STEPFAST_POLL", "0", "from 10ms to 1h"),
+    ("STEPFAST_UPKEEP", "9ms", "from 10ms to 1h"),
+    ("STEPFAST_HEARTBEAT", "1ms", "from 10ms to 100d"),
+    ("STEPFAST_GRACE", "2d", "from 0s to 1d"),
+    ("STEPFAST_CONCURRENCY", "0", "from 1 to 100,000"),
+    ("STEPFAST_CONCURRENCY", "1000000", "from 1 to 100,000"),
+    ("STEPFAST_WORKER_CONCURRENCY_PARSE", "0", "from 1 to 100,000"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "allowed"), TOO_MUCH_OR_TOO_LITTLE)
+def test_a_value_out_of_bounds_is_refused_with_the_bounds(name, value, allowed, tmp_path):
+    with pytest.raises(Invalid, match=f"{name} is '{value}'; allowed is .*{allowed}"):
+        read(tmp_path, {name: value})
+
+
+def test_a_text_that_is_too_long_is_not_repeated_whole(tmp_path):
+    with pytest.raises(Invalid, match=r"STEPFAST_TENANT is 'x{99}\.\.\.; allowed is text of 1 to 1,000 characters"):
+        read(tmp_path, {"STEPFAST_TENANT": "x" * 2_000})
+
+
+BY_HAND: dict[str, tuple[Any, str]] = {
+    "lease_ms": (99, "at least 100"),
+    "heartbeat_ms": (20_000, "at most half of the lease"),
+    "poll_ms": (0, "at least 10"),
+    "upkeep_ms": (0, "at least 10"),
+    "concurrency": (0, "at least 1"),
+    "queue_concurrency": ({"parse": 0}, "at least 1"),
+}
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_settings_given_by_hand_are_refused_what_would_not_work(name):
+    value, allowed = BY_HAND[name]
+    with pytest.raises(Invalid, match=f"{name} is .* must be {allowed}"):
+        WorkerSettings(**{name: value})
 
 
 def test_an_unknown_name_comes_with_the_nearest_known_one(tmp_path):

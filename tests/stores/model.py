@@ -392,11 +392,12 @@ class Model:
         if not spent:
             task.give_back(self.now)
             return
-        if task.run.joins is None:
+        is_own = task.run.joins is None or task.run.leave
+        if is_own:
             life.tell(EventType.DLQ_PENDING, task.token)
             life.tell(EventType.DLQ_RECORDED, task.token)
         life.tell(EventType.FAILED, task.token)
-        letter = "RunCrashed" if task.run.joins is None else None
+        letter = "RunCrashed" if is_own else None
         self.end(life, RunState.FAILED, task.token, self.now, VERDICT.error, letter)
         if task.run.joins is not None:
             self.count([(task.run.joins, RunState.FAILED)])

@@ -76,6 +76,7 @@ def locked(model: Model, life: Life) -> LockedRun:
         steps=_marks(life),
         deadline_at=None if task is None or task.deadline_at is None else Instant(task.deadline_at),
         has_begun=task is not None and task.claims > 0,
+        leave=run.leave,
     )
 
 

@@ -14,6 +14,7 @@ import asyncpg
 from stepfast.kernel.decisions import NewRun, Started
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.ports import Store
+from stepfast.kernel.views import Findings
 from stepfast.stores.postgres.store import PostgresStore
 from stepfast.stores.statements import numbered
 from tests.stores.harness import NOON, Harness
@@ -49,6 +50,14 @@ async def asking(url: str) -> AsyncIterator[asyncpg.Connection]:
         yield connection
     finally:
         await connection.close()
+
+
+async def set_clock(url: str, moment: int) -> None:
+    """Let the clock of the database at `url` stand at this moment."""
+    async with asking(url) as connection:
+        if await connection.fetchval("select to_regclass('stepfast.test_clock') is null"):
+            await connection.execute(FROZEN_CLOCK)
+        await connection.execute("update stepfast.test_clock set now_ms = $1", moment)
 
 
 @asynccontextmanager
@@ -119,6 +128,8 @@ class Names:
             return self._named(value)
         if hasattr(value, "_fields"):
             return type(value)(*[self.back(item) for item in value])
+        if isinstance(value, Findings):
+            return Findings(map(self.back, value), value.is_whole)
         if isinstance(value, list | tuple):
             return type(value)(self.back(item) for item in value)
         if is_dataclass(value) and not isinstance(value, type):
@@ -149,6 +160,9 @@ class NamedWorkers:
 
     async def claim_run(self, worker_id: str, run_id: RunId, codes: Sequence[str]) -> Any:
         return self._names.back(await self._store.claim_run(WorkerId(self._names.id_for(worker_id)), run_id, codes))
+
+    async def claim_runs(self, worker_id: str, run_ids: Sequence[RunId], codes: Sequence[str]) -> Any:
+        return self._names.back(await self._store.claim_runs(WorkerId(self._names.id_for(worker_id)), run_ids, codes))
 
     def __getattr__(self, method: str) -> Any:
         async def call(*args: Any, **named: Any) -> Any:

@@ -18,7 +18,8 @@ from stepfast.kernel.commands import Cancel, Changed, Pause, Request, Rerun, Res
 from stepfast.kernel.decisions import HeldRun, NewRun
 from stepfast.kernel.exchange import Claim, DeadRun, QueueRoom, Upkeep
 from stepfast.kernel.ids import RunId, WorkerId
-from stepfast.stores.postgres import claiming, commands, starting, workers
+from stepfast.stores import rows
+from stepfast.stores.postgres import claiming, commands, reading, starting, workers
 from stepfast.stores.postgres.saving import save_call
 from stepfast.stores.postgres.store import PostgresStore
 from tests.stores.harness import Harness, end, step
@@ -79,7 +80,7 @@ class Session:
         return starting.start_call(runs, self.worker_id, False)
 
     def claim_run(self, run_id: RunId) -> tuple[str, list[object]]:
-        return claiming.CLAIM_RUN, [self.worker_id, run_id, ["order@1"]]
+        return claiming.CLAIM_RUNS, [self.worker_id, [run_id], ["order@1"]]
 
     def upkeep(self) -> tuple[str, list[object]]:
         return workers.UPKEEP, workers.upkeep_arguments(Upkeep(True, 3, BATCH, DeadRun("", "", "")))
@@ -218,6 +219,67 @@ async def test_commands_read_what_they_change(session, commanded):
             answers = await commands.carry_out(counted, requests)
         assert {type(answer) for answer in answers} == {Changed}
         assert counted.most_pages < MOST_PAGES
+
+
+# A third of the line waits, and a third is held.
+FILL_STATES = """
+update stepfast.task set state = 'waiting', due_at = 10 ^ 15 where place % 3 = 1;
+update stepfast.task set state = 'leased', worker_id = '00000000-0000-7000-8000-000000000001' where place % 3 = 2;
+insert into stepfast.wait (run_id, wait_id, tenant, generation, kind, name, path, count, opened_at, due_at)
+select run_id, 1, tenant, 1, 'time', 'sleep', '', 1, 0, due_at from stepfast.task where state = 'waiting';
+insert into stepfast.worker (worker_id, label, host, pid, queues, codes, lease_ms, started_at, seen_at)
+values ('00000000-0000-7000-8000-000000000001', 'a', 'h', 1, '[]', '[]', 1000, 0, 0);
+"""
+
+
+class CountedPool:
+    """Connections of which every statement's pages are counted."""
+
+    def __init__(self, session: Session) -> None:
+        self._counted = Counted(session)
+
+    @property
+    def most_pages(self) -> int:
+        return self._counted.most_pages
+
+    async def fetch(self, statement: str, arguments: Sequence[object]) -> list[asyncpg.Record]:
+        return await self._counted.fetch(statement, *arguments)
+
+
+@pytest.mark.parametrize("look", [reading.find_all, reading.get_backlog], ids=["findings", "backlog"])
+@pytest.mark.parametrize("is_analyzed", [False, True], ids=["unknown", "analyzed"])
+async def test_a_look_for_what_is_wrong_reads_no_more_than_it_reaches(session, monkeypatch, look, is_analyzed):
+    monkeypatch.setattr(rows, "REACH", BATCH)
+    await session.connection.execute(FILL_RUNS)
+    await session.connection.execute(FILL_STATES)
+    if is_analyzed:
+        await session.connection.execute("analyze")
+    pool: Any = CountedPool(session)
+    await look(pool, BATCH)
+    assert pool.most_pages < MOST_PAGES
+
+
+# The first run has sixteen children; of those far behind it, every other one is the child of the one before it.
+FILL_FAMILIES = """
+update stepfast.run set parent_id = '01930000-0000-7000-8000-000000000001', parent_wait = 1
+ where run_id between '01930000-0000-7000-8000-000000000002' and '01930000-0000-7000-8000-000000000011';
+update stepfast.run
+   set parent_id = (left(run_id::text, 35) || translate(right(run_id::text, 1), '13579', '02468'))::uuid,
+       parent_wait = 1
+ where run_id > '01930000-0000-7000-8000-000000000100' and right(run_id::text, 1) in ('1', '3', '5', '7', '9');
+"""
+
+
+@pytest.mark.parametrize("is_analyzed", [False, True], ids=["unknown", "analyzed"])
+async def test_a_family_is_found_among_however_many_runs_there_are(session, is_analyzed):
+    await session.connection.execute(FILL_RUNS)
+    await session.connection.execute(FILL_FAMILIES)
+    if is_analyzed:
+        await session.connection.execute("analyze")
+    pool: Any = CountedPool(session)
+    family = await reading.get_family(pool, RunId("01930000-0000-7000-8000-000000000001"), BATCH)
+    assert len(family.ready) == 17
+    assert pool.most_pages < MOST_PAGES
 
 
 async def test_records_are_found_by_their_runs(session):

@@ -13,7 +13,8 @@ import pytest
 from stepfast.kernel.exchange import Claim, QueueRoom, Upkeep
 from stepfast.kernel.ids import WorkerId
 from stepfast.kernel.states import WaitKind
-from stepfast.stores.sqlite import claiming, upkeep
+from stepfast.stores import rows
+from stepfast.stores.sqlite import claiming, reading, upkeep
 from stepfast.stores.sqlite.asking import statements
 from stepfast.stores.statements import numbered
 from tests.stores.harness import HOUR_MS, VERDICT, Harness, decide, joins, wait
@@ -138,3 +139,36 @@ async def test_a_pass_looks_up_the_children_of_a_group_among_however_many_there_
     born = [harness.new_run(joins=joins(other), queue="children") for _ in range(2_000)]
     await harness.save(decide(other, opened=(wait(kind=WaitKind.CHILDREN, need=2_000),), children=born))
     assert await effort_of_a_pass(harness) < 1.5 * few
+
+
+async def effort_of_a_look(harness: Harness, work: Callable[[apsw.Connection], object]) -> int:
+    store: Any = harness.store
+    spent: int = await store._writer.run(lambda c: effort(c, work))
+    return spent
+
+
+@pytest.mark.parametrize(
+    "work", [partial(reading.find_all, limit=100), partial(reading.get_backlog, limit=100)], ids=["findings", "backlog"]
+)
+async def test_a_look_for_what_is_wrong_costs_the_same_however_many_runs_there_are(harness, monkeypatch, work):
+    monkeypatch.setattr(rows, "REACH", 100)
+    await harness.enrol("w2")
+    for options in ({}, {"delay_ms": 1_000}, {"queue": "held"}):
+        await harness.start_many(150, **options)
+    await harness.claim(worker="w2", room=150, queue="held")
+    few = await effort_of_a_look(harness, work)
+    for options in ({}, {"delay_ms": 1_000}, {"queue": "held"}):
+        await harness.start_many(2_000, **options)
+    await harness.claim(worker="w2", room=2_000, queue="held")
+    assert await effort_of_a_look(harness, work) < 1.5 * few
+
+
+async def test_a_family_costs_the_same_however_many_other_families_there_are(harness):
+    parent, other = await harness.held("w1"), await harness.held("w2")
+    born = [harness.new_run(joins=joins(parent), queue="children") for _ in range(10)]
+    await harness.save(decide(parent, opened=(wait(kind=WaitKind.CHILDREN, need=10),), children=born))
+    work = partial(reading.get_family, run_id=parent.run_id, limit=100)
+    few = await effort_of_a_look(harness, work)
+    born = [harness.new_run(joins=joins(other), queue="children") for _ in range(2_000)]
+    await harness.save(decide(other, opened=(wait(kind=WaitKind.CHILDREN, need=2_000),), children=born))
+    assert await effort_of_a_look(harness, work) < 1.5 * few

@@ -21,6 +21,10 @@ def test_sqlite_gets_plain_table_names():
     assert unprefixed("select stepfast.now_ms() from stepfast.run r") == "select now_ms() from run r"
 
 
+def test_sqlite_gets_a_hold_as_the_number_that_its_indexes_name():
+    assert unprefixed("where not t.hold and t.crashes = 0") == "where t.hold = 0 and t.crashes = 0"
+
+
 def test_each_name_gets_one_number():
     assert numbered("a = :a and b = :b and c = :a") == ("a = $1 and b = $2 and c = $1", ("a", "b"))
 

@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import apsw
 import asyncpg
 
 from stepfast.stores.statements import unprefixed
+
+
+async def fetch(database: str, query: str) -> list[tuple[Any, ...]]:
+    """All rows of a query without parameters; tables are written `stepfast.run`."""
+    if database.startswith("sqlite"):
+        connection = apsw.Connection(str(Path(database.removeprefix("sqlite:///"))))
+        try:
+            return connection.execute(unprefixed(query)).fetchall()
+        finally:
+            connection.close()
+    session = await asyncpg.connect(database)
+    try:
+        return [tuple(row) for row in await session.fetch(query)]
+    finally:
+        await session.close()
 
 
 async def execute(database: str, statement: str) -> None:

@@ -395,3 +395,15 @@ def test_a_revived_error_has_no_mark_of_the_run_that_it_comes_from():
 
 def test_an_error_that_takes_no_attributes_is_marked_all_the_same():
     assert failures.marked_calls(marked(Hostile("x"))) == [CHARGE]
+
+
+class Unchangeable(Exception):
+    def __setattr__(self, name: str, value: object) -> None:
+        raise RuntimeError("nothing may be set here")
+
+
+def test_an_error_whose_class_refuses_attributes_is_revived_with_its_cause():
+    error = Unchangeable("no")
+    BaseException.__setattr__(error, "__cause__", ValueError("why"))
+    revived = failures.revive(failures.describe(error))
+    assert (type(revived), str(revived), str(revived.__cause__)) == (Unchangeable, "no", "why")

@@ -11,14 +11,15 @@ from stepfast.app import Stepfast
 from stepfast.cli.printing import took
 from stepfast.cli.serving import living_workers
 from stepfast.kernel.errors import StepfastError
-from stepfast.kernel.states import RunState
+from stepfast.kernel.views import LASTING_TROUBLE, Finding
 from stepfast.stores.health import Health
 
 # Leases are counted by the database's clock alone; further apart, log lines and moments become hard to compare.
 FAR_APART_MS = 1_000
 # A transaction that is open for so long keeps dead rows from being cleaned away, and claims slow down.
 LONG_TRANSACTION_MS = 60_000
-SAMPLED_RUNS = 1_000
+# Nobody needs to know how much more there is.
+MOST = 1_000
 NAMED = 5
 
 
@@ -89,49 +90,72 @@ def settings(unknown: tuple[tuple[str, str], ...]) -> Check:
 
 async def runs(app: Stepfast) -> Check:
     """Whether every run that has not ended is ready, held by a living worker, or waits for something that can come."""
-    findings = await app.findings()
-    if not findings:
-        return Check(Level.OK, "runs", "Every open run can go on.")
+    findings = await app.findings(MOST)
+    broken = [finding for finding in findings if finding.clause != LASTING_TROUBLE]
+    if broken:
+        return Check(Level.FAIL, "runs", _named(broken), "See `stepfast runs why RUN`, and report it: it is a fault.")
+    if not findings.is_whole:
+        return Check(Level.OK, "runs", "Every open run can go on, of the newest that were looked at.")
+    return Check(Level.OK, "runs", "Every open run can go on.")
+
+
+async def troubles(app: Stepfast) -> Check:
+    """Whether runs are handed back again and again for trouble that does not pass by itself."""
+    lasting = [finding for finding in await app.findings(MOST) if finding.clause == LASTING_TROUBLE]
+    if not lasting:
+        return Check(Level.OK, "troubles", "No run is handed back again and again.")
+    return Check(Level.FAIL, "troubles", _named(lasting), "Remove the cause; the runs go on by themselves.")
+
+
+def _named(findings: list[Finding]) -> str:
     named = "; ".join(f"run {finding.run_id}: {finding.detail}" for finding in findings[:NAMED])
-    more = f" and {len(findings) - NAMED} more" if len(findings) > NAMED else ""
-    return Check(Level.FAIL, "runs", f"{named}{more}.", "See `stepfast runs why RUN`, and report it: it is a fault.")
+    more = f" and {_number(len(findings) - NAMED)} more" if len(findings) > NAMED else ""
+    return f"{named}{more}."
 
 
 async def workers(app: Stepfast) -> Check:
     alive = await living_workers(app)
     if alive:
         return Check(Level.OK, "workers", f"{len(alive)} alive.")
-    if not await app.queues.list():
+    if not (await app.queues.backlog(1)).has_open:
         return Check(Level.OK, "workers", "None is alive, and no run is open.")
     return Check(Level.WARN, "workers", "None is alive, and runs are open.", "Start one with `stepfast worker`.")
 
 
 async def queues(app: Stepfast) -> Check:
     served = {queue for worker in await living_workers(app) for queue in worker.queues}
-    alone = [view for view in await app.queues.list() if view.ready and view.queue not in served]
+    alone = Counter[str]()
+    for line in (await app.queues.backlog(MOST)).lines:
+        if line.queue not in served:
+            alone[line.queue] += line.ready
     if not alone:
         return Check(Level.OK, "queues", "Each with ready runs has a worker.")
-    found = ", ".join(f"{view.queue} ({view.ready} ready)" for view in alone)
-    names = ",".join(view.queue for view in alone)
-    next_step = f"Start one with `stepfast worker --queues {names}`."
+    found = ", ".join(f"{queue} ({_number(ready)} ready)" for queue, ready in alone.items())
+    next_step = f"Start one with `stepfast worker --queues {','.join(alone)}`."
     return Check(Level.WARN, "queues", f"No worker serves {found}.", next_step)
 
 
 async def codes(app: Stepfast) -> Check:
-    """Whether the pending runs are of code that a living worker has; looks at the newest of them."""
+    """Whether the ready runs are of code that a living worker has."""
     known = {code for worker in await living_workers(app) for code in worker.codes}
-    pending = await app.runs(state=RunState.PENDING, limit=SAMPLED_RUNS)
-    wanted = Counter(view.code for view in pending)
-    missing = {code: number for code, number in sorted(wanted.items()) if code not in known}
+    missing = Counter[str]()
+    for line in (await app.queues.backlog(MOST)).lines:
+        if line.code not in known:
+            missing[line.code] += line.ready
     if not missing:
-        return Check(Level.OK, "codes", "A worker has the code of every pending run.")
-    found = ", ".join(f"{code} ({number} pending)" for code, number in missing.items())
+        return Check(Level.OK, "codes", "A worker has the code of every ready run.")
+    found = ", ".join(f"{code} ({_number(missing[code])} ready)" for code in sorted(missing))
     return Check(Level.WARN, "codes", f"No worker has {found}.", "Start one whose app has it, or cancel the runs.")
 
 
 async def suspects(app: Stepfast) -> Check:
-    number = sum(view.suspects for view in await app.queues.list())
+    number = (await app.queues.backlog(MOST)).suspects
     if not number:
         return Check(Level.OK, "suspects", "No open run has lost a worker.")
-    found = f"{number} open runs have lost a worker while it held them."
+    found = f"{_number(number)} open runs have lost a worker while it held them."
     return Check(Level.WARN, "suspects", found, "Look into the logs of the workers that died.")
+
+
+def _number(counted: int) -> str:
+    """A number that was counted no further than to a limit."""
+    return f"{MOST:,} or more" if counted >= MOST else str(counted)

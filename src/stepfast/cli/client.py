@@ -10,11 +10,13 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from stepfast.app import Stepfast
+from stepfast.cli.interrupts import heard_once
 from stepfast.cli.loading import load_app
 from stepfast.cli.logs import show_log
 from stepfast.cli.options import common_options
 from stepfast.kernel.durations import span_ms
 from stepfast.kernel.errors import Invalid, NotFound, WaitTimeout
+from stepfast.kernel.texts import shown
 from stepfast.kernel.views import RunView
 from stepfast.runs import Run
 from stepfast.settings import Found, Settings, read_settings, warn_of_unknown
@@ -24,6 +26,7 @@ T = TypeVar("T")
 
 SHORTEST_PREFIX = 8
 ID_DIGITS = 32
+CLIENT_OPTIONS = ("database", "app", "tenant", "all_tenants", "output", "timeout")
 
 
 class Client:
@@ -38,6 +41,8 @@ class Client:
         output: str,
         timeout: str | None,
     ) -> None:
+        if all_tenants and tenant is not None:
+            raise Invalid(f"--tenant {shown(tenant)} and --all-tenants were given. Speak for one tenant, or for all.")
         self.settings = _settings(database, app, tenant)
         self.is_json = output == "json"
         self.tenant = None if all_tenants else self.settings.tenant
@@ -127,8 +132,9 @@ class Client:
     async def _within_time(self, work: Coroutine[Any, Any, T]) -> T:
         timeout_s = None if self._timeout is None else span_ms(self._timeout, "--timeout") / 1_000
         try:
-            async with asyncio.timeout(timeout_s) as timer:
-                return await work
+            with heard_once():
+                async with asyncio.timeout(timeout_s) as timer:
+                    return await work
         except TimeoutError:
             if not timer.expired():
                 raise
@@ -140,16 +146,9 @@ def with_client(command: Callable[..., None]) -> Callable[..., None]:
 
     @common_options("database", "app", "tenant", "output", "timeout", "debug")
     @functools.wraps(command)
-    def call(
-        database: str | None,
-        app: str | None,
-        tenant: str | None,
-        all_tenants: bool,
-        output: str,
-        timeout: str | None,
-        **options: Any,
-    ) -> None:
-        command(Client(database, app, tenant, all_tenants, output, timeout), **options)
+    def call(**options: Any) -> None:
+        given = {name: options.pop(name) for name in CLIENT_OPTIONS}
+        command(Client(**given), **options)
 
     return call
 

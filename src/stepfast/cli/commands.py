@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import os
+import sys
 import traceback
 from typing import Any
 
 import click
 
-from stepfast.cli.exits import INTERRUPTED, exit_code_of
+from stepfast.cli.exits import ERROR, INTERRUPTED, UNREAD, exit_code_of
 from stepfast.cli.groups import Entry, LazyGroup
 from stepfast.cli.options import DEBUG
 from stepfast.cli.printing import say
@@ -28,6 +30,7 @@ COMMANDS = {
     "workflows": Entry("stepfast.cli.families:workflows", "The workflows of an app, and who can execute them."),
 }
 ALIASES = {"dead": "dead-letters"}
+STDOUT = 1
 
 
 class CommandLine(LazyGroup):
@@ -37,12 +40,32 @@ class CommandLine(LazyGroup):
         try:
             return super().invoke(ctx)
         except StepfastError as error:
-            if DEBUG in ctx.meta or os.environ.get("STEPFAST_LOG", "").startswith("debug"):
-                click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+            _show_traceback(ctx, error)
             say(f"{error.code}: {error}")
             ctx.exit(exit_code_of(error))
+        except BrokenPipeError:
+            # Whoever reads has seen enough, as `head` does.
+            _write_no_more()
+            ctx.exit(UNREAD)
+        except OSError as error:
+            _write_no_more()
+            _show_traceback(ctx, error)
+            say(f"The command could not go on: {type(error).__name__}: {error}")
+            ctx.exit(ERROR)
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
+
+
+def _show_traceback(ctx: click.Context, error: Exception) -> None:
+    if DEBUG in ctx.meta or os.environ.get("STEPFAST_LOG", "").startswith("debug"):
+        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+
+
+def _write_no_more() -> None:
+    """What is left in buffers cannot be written either, and must not be tried again at the end of the process."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, STDOUT)
+    os.close(nowhere)
 
 
 @click.group(
@@ -55,5 +78,9 @@ def cli() -> None:
 
 def run() -> int:
     """Run the command that was given; click ends the process with its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that lacks a character gets its number; it is no reason to break off.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     cli(prog_name="stepfast")
     return 0

@@ -12,8 +12,9 @@ from stepfast.bulk import BulkAnswer
 from stepfast.cli.changing import Action, Choice, change, choice_options
 from stepfast.cli.client import Client, with_client
 from stepfast.cli.filters import LETTER_FILTERS, letter_filters, page_options
-from stepfast.cli.printing import moment, print_facts, print_json, print_table, say, shortened
-from stepfast.cli.shapes import object_of, page_object
+from stepfast.cli.paging import Listing, print_page
+from stepfast.cli.printing import moment, print_facts, print_json, shortened
+from stepfast.cli.shapes import object_of
 from stepfast.kernel.commands import Changed
 from stepfast.kernel.views import LetterView
 
@@ -32,18 +33,9 @@ def list_letters(client: Client, limit: int, cursor: str | None, resolved: bool,
         letters = app.dead_letters
         return await letters.list(tenant=client.tenant, resolved=resolved, limit=limit + 1, cursor=cursor, **filters)
 
-    found = client.perform(read)
-    letters, next_cursor = found[:limit], found[limit - 1].run_id if len(found) > limit else None
-    if client.is_json:
-        print_json(page_object(map(object_of, letters), next_cursor))
-        return
-    if not letters:
-        say("No dead letters.")
-        return
     head = ("run", "workflow", "step", "error", "message", "recorded", "resolution")
-    print_table(head, [_row(letter) for letter in letters])
-    if next_cursor:
-        say(f"There are more: --cursor {next_cursor}")
+    listing = Listing(object_of, head, _row, "No dead letters.", cursor_of=lambda letter: letter.run_id)
+    print_page(client.perform(read), limit, listing, client.is_json)
 
 
 @click.command()

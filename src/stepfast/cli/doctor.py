@@ -20,6 +20,7 @@ from stepfast.stores.urls import without_password
 # Of a database that can be opened; each is asked on its own, so that one that fails hides no other.
 INSIDE: dict[str, Callable[[Stepfast], Awaitable[Check]]] = {
     "runs": checks.runs,
+    "troubles": checks.troubles,
     "workers": checks.workers,
     "queues": checks.queues,
     "codes": checks.codes,

@@ -16,6 +16,7 @@ from stepfast.workflows.functions import AsyncWorkflow, SyncWorkflow, Workflow
 
 DECORATED = (AsyncWorkflow, SyncWorkflow)
 
+WHICH = "Name the file with the workflow, and the workflow if there are several: file.py:workflow"
 WHERE = "Name the app with --app module:name or --app file.py:name, with STEPFAST_APP, or as `app` in [tool.stepfast]"
 
 
@@ -24,7 +25,7 @@ def load_app(target: str | None) -> Stepfast:
     if not target:
         raise Invalid(f"There is no workflow to serve. {WHERE} of pyproject.toml.")
     place, _, name = target.partition(":")
-    module = _import(place)
+    module = _import(place, WHERE)
     app = _named(module, name, target) if name else _only_app(module, target)
     if not app.codes():
         raise Invalid(f"{target} knows no workflow. Mark a function with @workflow in a module that it imports.")
@@ -34,7 +35,7 @@ def load_app(target: str | None) -> Stepfast:
 def load_workflow(target: str) -> tuple[Stepfast, Workflow]:
     """The workflow that `file.py:name` names, and the app to run it on; without a name, the only one of the file."""
     place, _, name = target.partition(":")
-    module = _import(place)
+    module = _import(place, WHICH)
     found = {given.workflow.name: given.workflow for given in vars(module).values() if isinstance(given, DECORATED)}
     own = {known: each for known, each in found.items() if each.function.__module__ == module.__name__}
     return _only_app(module, target), _chosen(name, own or found, place)
@@ -55,7 +56,7 @@ def _chosen(name: str, workflows: dict[str, Workflow], place: str) -> Workflow:
     return next(iter(workflows.values()))
 
 
-def _import(place: str) -> ModuleType:
+def _import(place: str, advice: str) -> ModuleType:
     is_file = place.endswith(".py")
     folder = Path(place).resolve().parent if is_file else Path.cwd()
     if str(folder) not in sys.path:
@@ -64,8 +65,9 @@ def _import(place: str) -> ModuleType:
         return _import_file(Path(place)) if is_file else importlib.import_module(place)
     except StepfastError:
         raise
-    except Exception as error:
-        raise Invalid(f"{place} cannot be imported: {_told(error)}. {WHERE}.") from error
+    except (Exception, SystemExit) as error:
+        # A script that ends its process when it is imported would end this command without a word.
+        raise Invalid(f"{place} cannot be imported: {_told(error)}. {advice}.") from error
 
 
 def _import_file(file: Path) -> ModuleType:
@@ -79,7 +81,7 @@ def _import_file(file: Path) -> ModuleType:
     return module
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     """The error in one line, with the place in the user's code where it arose."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
     theirs = [frame for frame in frames if frame.filename != __file__]

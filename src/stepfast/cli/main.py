@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 
 from stepfast.cli.signals import SIGNALS, take_sigterm_for_ctrl_c
 
@@ -26,6 +25,8 @@ def main() -> int:
 
 def _leave_without_the_threads(leaving: SystemExit) -> None:
     """A step that was cut off in its thread must not keep the command from ending."""
+    import threading
+
     if threading.active_count() > 1:
         from stepfast.cli.leaving import leave_soon
 

@@ -62,7 +62,10 @@ def size(ctx: click.Context, param: click.Parameter, value: str | None) -> int |
     match = _SIZE.fullmatch(value.strip())
     if match is None:
         raise click.BadParameter(f"{value!r} is no size; write it like 512MB or 2GB.")
-    return round(float(match[1]) * _UNIT_BYTES[match[2].upper()])
+    given = round(float(match[1]) * _UNIT_BYTES[match[2].upper()])
+    if given < _UNIT_BYTES["MB"]:
+        raise click.BadParameter(f"{value!r} is too little; give at least 1MB.")
+    return given
 
 
 def _note_debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:

@@ -34,8 +34,8 @@ def run(
     """Run a workflow of a file here and now, and print its result as JSON.
 
     Of the JSON an array is positional, an object keywords, anything else the single argument; `@file.json` reads a
-    file, `-` reads stdin. The run is durable: when this command is stopped, `stepfast runs execute` or any worker that
-    has the workflow goes on with it.
+    file, `-` reads stdin. It executes this run and the children that it starts, and no other run of the database. The
+    run is durable: when this command is stopped, `stepfast runs execute` or any worker that has the workflow goes on.
     """
     client = Client(database, None, tenant, all_tenants, "json", timeout)
     app, workflow = load_workflow(target)
@@ -46,10 +46,12 @@ def run(
 
     async def work(app: Stepfast) -> Any:
         handle = await app.start(workflow, *arguments.args, arguments=arguments.kwargs, **options)
-        return await result_of(handle, workflow)
+        # Not the app's own worker: that would execute whatever else is ready in the database, and first.
+        async with app.worker(only=handle.id):
+            return await result_of(handle, workflow)
 
     try:
-        print_json(client.perform_on(app, work))
+        print_json(client.perform_on(app.as_client(), work))
     except KeyboardInterrupt:
         say("The run was given back to the line; a worker that has its workflow goes on with it.")
         raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,8 +13,9 @@ import click
 from stepfast.app import Stepfast
 from stepfast.cli.client import Client, with_client
 from stepfast.cli.filters import page_options, run_filters
-from stepfast.cli.printing import UNCUT, console, moment, print_json, print_table, say, table_of, took
-from stepfast.cli.shapes import page_object, run_object
+from stepfast.cli.paging import Listing, print_page
+from stepfast.cli.printing import UNCUT, console, moment, table_of, took
+from stepfast.cli.shapes import run_object
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.views import RunView
 
@@ -40,16 +42,9 @@ def list_runs(client: Client, limit: int, cursor: str | None, watch: bool, **fil
 
     if watch:
         _watch(client, read, limit)
-    found = client.perform(read)
-    views, next_cursor = found[:limit], found[limit - 1].run_id if len(found) > limit else None
-    if client.is_json:
-        print_json(page_object(map(run_object, views), next_cursor))
-    elif views:
-        print_table(_head(client), _rows(client, views))
-    else:
-        say("No runs.")
-    if next_cursor and not client.is_json:
-        say(f"There are more: --cursor {next_cursor}")
+    row = partial(_row, with_tenant=client.tenant is None)
+    listing = Listing(run_object, _head(client), row, "No runs.", cursor_of=lambda view: view.run_id)
+    print_page(client.perform(read), limit, listing, client.is_json)
 
 
 def _watch(client: Client, read: Read, limit: int) -> None:
@@ -70,16 +65,12 @@ def _watch(client: Client, read: Read, limit: int) -> None:
 
 
 def _table(client: Client, views: Sequence[RunView]) -> Table:
-    return table_of(_head(client), _rows(client, views))
+    return table_of(_head(client), [_row(view, with_tenant=client.tenant is None) for view in views])
 
 
 def _head(client: Client) -> tuple[str, ...]:
     tenant = ("tenant",) if client.tenant is None else ()
     return ("run", *tenant, "workflow", "state", "queue", "queued", "took")
-
-
-def _rows(client: Client, views: Sequence[RunView]) -> list[tuple[object, ...]]:
-    return [_row(view, with_tenant=client.tenant is None) for view in views]
 
 
 def _row(view: RunView, with_tenant: bool) -> tuple[object, ...]:

@@ -11,8 +11,9 @@ from stepfast.app import Stepfast
 from stepfast.cli.client import Client, with_client
 from stepfast.cli.filters import page_options
 from stepfast.cli.following import follow
+from stepfast.cli.paging import Listing, print_page
 from stepfast.cli.printing import moment, print_facts, print_json, print_table, say, shortened, took, visible
-from stepfast.cli.shapes import error_line, event_object, page_object, run_object
+from stepfast.cli.shapes import error_line, event_object, run_object
 from stepfast.kernel.reasons import Why
 from stepfast.kernel.states import RunState
 from stepfast.kernel.views import EventView, Progress, RunView, StepView
@@ -53,15 +54,9 @@ def events(client: Client, run: str, after: int, limit: int, cursor: str | None)
     async def read(app: Stepfast) -> list[EventView]:
         return await (await client.handle(app, run)).history(after=begin, limit=limit + 1)
 
-    found = client.perform(read)
-    shown, next_cursor = found[:limit], str(found[limit - 1].seq) if len(found) > limit else None
-    if client.is_json:
-        print_json(page_object(map(event_object, shown), next_cursor))
-        return
     head = ("seq", "at", "event", "step", "attempt", "actor", "data")
-    print_table(head, [_event_row(event) for event in shown])
-    if next_cursor:
-        say(f"There are more: --cursor {next_cursor}")
+    listing = Listing(event_object, head, _event_row, "No events.", cursor_of=lambda event: event.seq)
+    print_page(client.perform(read), limit, listing, client.is_json)
 
 
 @click.command()

@@ -4,10 +4,33 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
 from types import FrameType
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
+# `timeout`, systemd and others tell a process and then its whole group: what follows so soon is the same asking. A busy
+# machine may bring it late; a person who presses Ctrl-C twice is quick.
+SAME_ASKING_S = {signal.SIGTERM: 1.0, signal.SIGINT: 0.25}
+
+
+class Asking:
+    """Tells the first signal, and what comes with it, from one that somebody sent later because he means it."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._first_at: float | None = None
+
+    def is_first(self) -> bool:
+        """Whether nobody has asked before; asking is what this call does."""
+        if self._first_at is not None:
+            return False
+        self._first_at = self._now()
+        return True
+
+    def is_meant(self, number: int) -> bool:
+        """Whether this signal is another one than the first."""
+        return self._first_at is not None and self._now() - self._first_at > SAME_ASKING_S[signal.Signals(number)]
 
 
 class Signals:
@@ -18,29 +41,46 @@ class Signals:
 
     def __init__(self) -> None:
         self._stop: Callable[[], None] | None = None
-        self._asked = False
+        self._is_supervised = False
+        self._asking = Asking()
 
     def install(self) -> None:
         """Listen from here on."""
         for number in STOPPING:
             signal.signal(number, self._heard)
 
-    def ask(self, stop: Callable[[], None]) -> None:
-        """From here on the first signal calls `stop`, and the second ends the process at once."""
+    def ask(self, stop: Callable[[], None], is_supervised: bool = False) -> None:
+        """From here on the first signal calls `stop`, and the second ends the process at once.
+
+        A supervisor passes on what it hears, beside what others send to all processes; when it means it, it kills.
+        """
         self._stop = stop
+        self._is_supervised = is_supervised
 
     def _heard(self, number: int, frame: FrameType | None) -> None:
         if self._stop is None:
             os._exit(0)
-        if self._asked:
+        if self._asking.is_first():
+            self._stop()
+        elif self._asking.is_meant(number) and not self._is_supervised:
             os._exit(128 + number)
-        self._asked = True
-        self._stop()
 
 
 SIGNALS = Signals()
 
 
+def stay_deaf() -> None:
+    """The process is on its way out with its exit code: no signal changes that, also while Python shuts down."""
+    for number in STOPPING:
+        signal.signal(number, signal.SIG_IGN)
+
+
 def take_sigterm_for_ctrl_c() -> None:
     """What executes a run here and now gives it back on SIGTERM too; nothing waits for its lease to run out."""
-    signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
+    asking = Asking()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if asking.is_first() or asking.is_meant(number):
+            signal.raise_signal(signal.SIGINT)
+
+    signal.signal(signal.SIGTERM, interrupt)

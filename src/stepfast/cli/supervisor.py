@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from stepfast.cli.exits import OK, REPLACE_ME, USAGE
-from stepfast.cli.signals import STOPPING
+from stepfast.cli.signals import STOPPING, Asking
 from stepfast.log import Log
 
 log = Log("supervisor")
@@ -40,6 +40,7 @@ class Supervisor:
         self._places = [Place() for _ in range(processes)]
         self._drain = drain
         self._stopping = False
+        self._asking = Asking()
         self._code = OK
         self._ear = self._listen()
 
@@ -52,8 +53,14 @@ class Supervisor:
                 return self._code
             for number in self._signals():
                 if number in STOPPING:
-                    self._code = 128 + number if self._stopping else self._code
-                    self._stop()
+                    self._asked(number)
+
+    def _asked(self, number: int) -> None:
+        if self._asking.is_first():
+            self._stop()
+        elif self._asking.is_meant(number):
+            self._code = 128 + number
+            self._stop()
 
     def _listen(self) -> int:
         """A pipe that gets a byte for each signal, also for the end of a process, so that one wait covers all."""

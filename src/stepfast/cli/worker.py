@@ -9,13 +9,14 @@ from typing import Any
 import click
 
 from stepfast.app import Stepfast
+from stepfast.cli.collecting import collect_seldom
 from stepfast.cli.exits import OK, REPLACE_ME
 from stepfast.cli.leaving import Deadline, end_with_stdin, leave_soon
 from stepfast.cli.loading import load_app
 from stepfast.cli.logs import show_log
 from stepfast.cli.memory import outgrown
 from stepfast.cli.options import common_options, names, size, span, text
-from stepfast.cli.signals import SIGNALS
+from stepfast.cli.signals import SIGNALS, stay_deaf
 from stepfast.cli.supervisor import Supervisor
 from stepfast.settings import Found, Settings, read_settings, warn_of_unknown
 from stepfast.workers import AppWorker
@@ -26,7 +27,7 @@ LOOK_EVERY_S = 0.05
 @click.command()
 @common_options("app", "database")
 @click.option("--queues", metavar="A,B", callback=names, help="The queues to serve. [those of its workflows]")
-@click.option("--concurrency", type=click.IntRange(1), help="Runs of each queue at once. [STEPFAST_CONCURRENCY, 100]")
+@click.option("--concurrency", type=int, help="Runs of each queue at once. [STEPFAST_CONCURRENCY, 100]")
 @click.option("--processes", type=click.IntRange(1, 1_000), default=1, help="Worker processes to run. [1]")
 @click.option("--lease", metavar="SPAN", callback=span, help="How long a silent worker keeps its runs. [30s]")
 @click.option("--poll", metavar="SPAN", callback=span, help="How often an idle worker looks for runs. [1s]")
@@ -36,7 +37,7 @@ LOOK_EVERY_S = 0.05
     "--id", "label", metavar="LABEL", callback=text, help="The name that people see. [STEPFAST_WORKER_ID, host and pid]"
 )
 @click.option("--tenants", metavar="A,B", callback=names, help="The tenants to serve. [all]")
-@click.option("--max-runs", type=click.IntRange(1), help="Leave after so many runs; a fresh process follows.")
+@click.option("--max-runs", type=int, help="Leave after so many runs; a fresh process follows.")
 @click.option("--max-memory", metavar="SIZE", callback=size, help="Leave above so much memory, like 512MB; the same.")
 @click.option("--supervised", is_flag=True, hidden=True)
 def worker(
@@ -50,19 +51,24 @@ def worker(
 ) -> None:
     """Run a worker: claim runs and execute them until told to stop.
 
-    On SIGTERM or Ctrl-C it claims no more, lets steps under way finish within the grace time and hands the rest back. A
-    second signal ends it at once.
+    On SIGTERM or Ctrl-C it claims no more, lets steps under way finish within the grace time, hands the rest back and
+    ends with exit code 0. A second signal ends it at once, with 143 or 130; a SIGTERM within a second of the first, or
+    a Ctrl-C within a quarter of one, counts as the same.
     """
     settings = _settings(app, database)
     show_log(settings.log)
     warn_of_unknown(settings)
     if processes > 1 and not supervised:
-        sys.exit(Supervisor(processes, drain).run())
+        code = Supervisor(processes, drain).run()
+        stay_deaf()
+        sys.exit(code)
     loaded = load_app(settings.app)
     if database is not None:
         loaded.database = database
     host = Host(loaded, loaded.worker(**options), drain, max_memory, supervised)
+    collect_seldom()
     code = asyncio.run(host.run())
+    stay_deaf()
     leave_soon(code)
     sys.exit(code)
 
@@ -86,13 +92,19 @@ class Host:
     async def run(self) -> int:
         """Work, and answer with the exit code."""
         self._listen()
+        code = await self._work()
+        # What is left is the end of the loop and of its threads: it may not be stopped, but it may be cut short.
+        SIGNALS.ask(lambda: leave_soon(code), self._supervised)
+        return code
+
+    async def _work(self) -> int:
         stop = asyncio.create_task(self._stop.wait())
-        if await self._started_before(stop):
-            reasons: dict[asyncio.Task[Any], int] = {stop: OK, **self._other_reasons()}
-            done, _ = await asyncio.wait(reasons, return_when=asyncio.FIRST_COMPLETED)
-            await self._worker.stop()
-            return min(reasons[reason] for reason in done)
-        return OK
+        if not await self._started_before(stop):
+            return OK
+        reasons: dict[asyncio.Task[Any], int] = {stop: OK, **self._other_reasons()}
+        done, _ = await asyncio.wait(reasons, return_when=asyncio.FIRST_COMPLETED)
+        await self._worker.stop()
+        return min(reasons[reason] for reason in done)
 
     def _listen(self) -> None:
         loop = asyncio.get_running_loop()
@@ -102,7 +114,7 @@ class Host:
             deadline.begin()
             loop.call_soon_threadsafe(self._stop.set)
 
-        SIGNALS.ask(stop)
+        SIGNALS.ask(stop, self._supervised)
         if self._supervised:
             end_with_stdin()
 

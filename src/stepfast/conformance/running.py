@@ -22,10 +22,12 @@ def in_a_loop(method: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, Non
 
 
 @contextmanager
-def refused(error: type[Exception], what: object) -> Iterator[None]:
-    """Fail unless the code within raises this error."""
+def refused(error: type[Exception], what: object, naming: str = "") -> Iterator[None]:
+    """Fail unless the code within raises this error, with a message in which `naming` stands."""
     try:
         yield
-    except error:
-        return
+    except error as raised:
+        if naming in str(raised):
+            return
+        raise AssertionError(f"{what!r} was refused with a message that does not name {naming}: {raised}") from raised
     raise AssertionError(f"{what!r} was not refused with {error.__name__}.")

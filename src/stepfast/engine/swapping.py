@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from stepfast.engine.values import Values
 from stepfast.kernel.blobs import is_reference
-from stepfast.kernel.decisions import Continue, Decision, HeldRun, History, NewRun
+from stepfast.kernel.decisions import NOTHING_YET, Continue, Decision, HeldRun, History, NewRun
 
 
 def has_large(decision: Decision, threshold: int) -> bool:
@@ -53,6 +53,8 @@ async def slim_start(values: Values, run: NewRun) -> NewRun:
 
 def has_references(run: HeldRun, history: History) -> bool:
     """Whether some text of a run is a reference to a large value."""
+    if history is NOTHING_YET:
+        return is_reference(run.input)
     return is_reference(run.input) or any(is_reference(text) for text in _texts(history))
 
 

@@ -97,6 +97,10 @@ class Blobs(Protocol):
 class LargeValues(Protocol):
     """How texts of any size reach a row and come back from it; short ones pass as they are."""
 
+    async def keep(self, tenant: str, run_id: RunId, text: str) -> str:
+        """The text as a row of that run may hold it: itself, or the reference to it."""
+        ...
+
     async def resolve(self, tenant: str, run_id: RunId, texts: Sequence[str | None]) -> Sequence[str | None]:
         """Each text as it was before it was put away; a reference whose content is missing or wrong raises."""
         ...

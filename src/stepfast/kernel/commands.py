@@ -132,6 +132,8 @@ class LockedRun(NamedTuple):
     deadline_at: Instant | None = None
     has_begun: bool = True
     """A worker has claimed its present generation before."""
+    leave: bool = False
+    """It may outlive the run that started it."""
 
 
 class Reopen(NamedTuple):

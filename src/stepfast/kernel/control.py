@@ -127,14 +127,14 @@ def time_out(run: LockedRun, verdict: DeadRun, now: Instant) -> Change:
             f"Run {run.run_id} is {run.state} and its deadline has not passed, so it cannot be timed out. "
             f"Call it off with `stepfast runs cancel {run.run_id}`."
         )
-    events, is_letter = failing(run.joins, verdict.error_type, verdict.message, now)
+    events, is_letter = failing(run.joins is None or run.leave, verdict.error_type, verdict.message, now)
     letter = DeadLetter(run.workflow, run.version, verdict.error_type, verdict.message, None) if is_letter else None
     outcome = Outcome(RunState.FAILED, None, verdict.error, now, run.joins)
     return Change(RunState.FAILED, events, outcome=outcome, dead_letter=letter)
 
 
 def failing_steps(error: str | None) -> frozenset[str]:
-    """The addresses of the steps whose failure ended a run, as its stored error names them."""
+    """The addresses of the steps whose failure ended a run, and of those that handled it, by its stored error."""
     found: set[str] = set()
     pending = [json.loads(error)] if error else []
     while pending:
@@ -142,6 +142,7 @@ def failing_steps(error: str | None) -> frozenset[str]:
         if failure.get("step"):
             found.add(failure["step"])
         found.update(failure.get("unheard", ()))
+        found.update(failure.get("handlers", ()))
         pending += [inner for inner in (failure.get("cause"), *failure.get("inner", ())) if inner]
     return frozenset(found)
 

@@ -265,6 +265,10 @@ class HeldRun:
     thread_id: str | None = None
     subject: str | None = None
     metadata: str | None = None
+    leave: bool = False
+    """Whether it may outlive the run that started it."""
+    kept_seq: int = 0
+    """The number of the last record that an earlier generation has made."""
     riders: list[Event] = field(default_factory=list)
 
     @property

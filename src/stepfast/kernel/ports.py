@@ -25,8 +25,10 @@ from stepfast.kernel.exchange import (
 )
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.views import (
+    Backlog,
     EventView,
-    Finding,
+    Family,
+    Findings,
     LetterFilter,
     LetterView,
     OutcomeView,
@@ -94,6 +96,14 @@ class Store(Protocol):
 
     async def claim_run(self, worker_id: WorkerId, run_id: RunId, codes: Sequence[str]) -> HeldRun | None:
         """Lease one given run, if it is ready or due, not held, and of code this worker has."""
+        ...
+
+    async def claim_runs(self, worker_id: WorkerId, run_ids: Sequence[RunId], codes: Sequence[str]) -> list[HeldRun]:
+        """The same for several, each on its own; those that cannot be taken now are left out."""
+        ...
+
+    async def family(self, run_id: RunId, limit: int = 1000) -> Family:
+        """What can be taken of a run and its open descendants, by place; nothing once it has ended."""
         ...
 
     async def change(self, requests: Sequence[Request]) -> list[Changed | StepfastError]:
@@ -189,10 +199,15 @@ class Store(Protocol):
         """Every queue that has open runs."""
         ...
 
-    async def findings(self, limit: int = 100) -> list[Finding]:
+    async def backlog(self, limit: int = 1000) -> Backlog:
+        """How many runs are ready, by queue and code, each counted up to `limit`: its cost follows that alone."""
+        ...
+
+    async def findings(self, limit: int = 100) -> Findings:
         """Runs that break the invariant: no or a second home, a holder that is gone, a wait that nothing can meet.
 
-        Up to `limit` for each clause, so that none hides another.
+        And those that are handed back again and again for trouble that does not pass. Up to `limit` for each clause, so
+        that none hides another.
         """
         ...
 

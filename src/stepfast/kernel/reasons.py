@@ -12,7 +12,9 @@ from stepfast.kernel.durations import Instant
 from stepfast.kernel.events import EventType
 from stepfast.kernel.exchange import Look
 from stepfast.kernel.ids import RunId
+from stepfast.kernel.rules import HAND_BACK_WAIT_ID
 from stepfast.kernel.states import ENDED, PENDING_WAITS, RunState, WaitKind
+from stepfast.kernel.troubles import trouble_of
 from stepfast.kernel.views import EventView, RunView, WorkerView
 
 
@@ -58,6 +60,8 @@ def telling_events(view: RunView, look: Look | None) -> frozenset[str]:
         return frozenset({EventType.PAUSED})
     if look is not None and any(wait.kind is WaitKind.CODE for wait in look.waits):
         return frozenset({EventType.WAITING})
+    if look is not None and any(_is_hand_back(wait) for wait in look.waits):
+        return frozenset({EventType.HANDED_BACK})
     return frozenset()
 
 
@@ -144,7 +148,7 @@ def _wait(wait: OpenWait, seen: Seen) -> Reason:
         case WaitKind.DELAY:
             text, mover = f"It is put off{until}.", "Time moves it."
         case WaitKind.BACKOFF:
-            text, mover = f"It is backing off{until}.", "Time moves it."
+            text, mover = _backoff(wait, seen)
         case WaitKind.TIME:
             text, mover = f"It sleeps{until}.", "Time moves it."
         case WaitKind.SIGNAL:
@@ -169,6 +173,21 @@ def _children(wait: OpenWait) -> str:
     still_open = wait.total - wait.got - wait.failed
     failed = f" ({wait.failed} failed)" if wait.failed else ""
     return f"{still_open} of {wait.total} children of {wait.name}{failed}"
+
+
+def _backoff(wait: OpenWait, seen: Seen) -> tuple[str, str]:
+    trouble = trouble_of(seen.told) if seen.told and _is_hand_back(wait) else None
+    if trouble is None:
+        return f"It is backing off{_until(wait)}.", "Time moves it."
+    times = "once" if trouble.number == 1 else f"{trouble.number} times in a row"
+    at = "" if wait.due_at is None else f" at {_moment(wait.due_at)}"
+    text = f"It was handed back {times} and is tried again{at}: {trouble.reason}"
+    return text, "Put that right, and time moves it."
+
+
+def _is_hand_back(wait: OpenWait) -> bool:
+    """Whether it is a wait of the whole run; the backoff of a step has the number of its record."""
+    return wait.kind is WaitKind.BACKOFF and wait.wait_id == HAND_BACK_WAIT_ID
 
 
 def _code_wait(wait: OpenWait, seen: Seen) -> tuple[str, str]:

@@ -14,14 +14,18 @@ SHOWN_INPUT = 300
 
 
 class Replay:
-    """The records of one run, handed out to the calls that its code makes again."""
+    """The records of one run, handed out to the calls that its code makes again.
 
-    def __init__(self, records: Iterable[Record]) -> None:
+    Those up to number `kept` were made by earlier generations of the run.
+    """
+
+    def __init__(self, records: Iterable[Record], kept: int = 0) -> None:
         self._newest: dict[CallId, Record] = {}
         numbers: set[int] = set()
         for record in records:
             self._newest[record.call] = record
             numbers.add(record.seq)
+        self._kept = kept
         self._first_gap = next(seq for seq in count(1) if seq not in numbers)
         self._by_name: dict[str, dict[CallId, Record]] = defaultdict(dict)
         for call, record in self._newest.items():
@@ -73,6 +77,10 @@ class Replay:
         record = self._by_name[call.name].get(call)
         if record is None or record.digest == digest or same_input(record.input):
             return record
+        if self._is_remnant(record):
+            # It was made of what the failure left; what the code makes of a success is another call.
+            self.forgo(call)
+            return None
         raise NonDeterminism(
             f"Step {call.address} was recorded with other arguments than the code gives it now. "
             f"Recorded: {record.input[:SHOWN_INPUT]}. Deploy code that makes the recorded calls, "
@@ -89,11 +97,12 @@ class Replay:
         return None
 
     def _is_remnant(self, record: Record) -> bool:
-        """Whether it was made behind a record that a retry has superseded.
+        """Whether an earlier generation made it, behind a record that a retry has superseded.
 
-        The code went on there from a failure that is no more. It finds the record if it comes by again, and need not.
+        The code went on there from a failure that is no more. It finds the record if it comes by again with the same
+        arguments, and need not. What the present generation has made is held to as ever.
         """
-        return record.seq > self._first_gap
+        return self._first_gap < record.seq <= self._kept
 
     def _refuse_if_branch_has_more(self, call: CallId) -> None:
         same_name = self._by_name[call.name].items()
@@ -103,6 +112,10 @@ class Replay:
                 f"The code asks for {call.address}, which was never recorded, while {min(left).address} "
                 f"of the same branch was recorded and not asked for. Deploy code that makes the recorded calls."
             )
+
+
+NOTHING_RECORDED = Replay(())
+"""For all runs that begin: they have nothing to claim, so nobody changes it."""
 
 
 def check_all_claimed(replay: Replay) -> None:

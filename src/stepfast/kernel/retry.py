@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from stepfast.kernel.durations import Duration, span_ms
 from stepfast.kernel.errors import Invalid
@@ -36,8 +38,20 @@ class Retry:
         _check_errors("Retry.never", self.never)
 
     def allows(self, attempt: int, error: BaseException) -> bool:
-        """Whether another attempt follows attempt number `attempt`, which raised `error`."""
-        return attempt < self.attempts and isinstance(error, self.on) and not isinstance(error, self.never)
+        """Whether another attempt follows attempt number `attempt`, which raised `error`.
+
+        A group is judged by the errors in it: each must be one that is tried again, and none one that never is.
+        """
+        return attempt < self.attempts and not self._forbids(error) and self._covers(error)
+
+    def _forbids(self, error: BaseException) -> bool:
+        return any(isinstance(each, self.never) for each in _with_inner(error))
+
+    def _covers(self, error: BaseException) -> bool:
+        # A group is an Exception itself, which says nothing of what is in it; its own class counts if it is named.
+        groups = tuple(each for each in _several(self.on) if issubclass(each, BaseExceptionGroup))
+        leaves = (each for each in _with_inner(error, groups) if not isinstance(each, BaseExceptionGroup))
+        return all(isinstance(each, self.on) for each in leaves)
 
     def delay_ms(self, attempt: int, seed: str) -> int:
         """The pause after attempt number `attempt`: never shorter than the plain backoff, finite for any number."""
@@ -61,9 +75,23 @@ def _check_between(what: str, number: object, lowest: int, highest: int) -> None
 
 
 def _check_errors(what: str, classes: object) -> None:
-    several = classes if isinstance(classes, tuple) else (classes,)
-    if not all(isinstance(each, type) and issubclass(each, BaseException) for each in several):
+    if not all(isinstance(each, type) and issubclass(each, BaseException) for each in _several(classes)):
         raise Invalid(f"{what} is {shown(classes)}; give exception classes, as in (ConnectionError, TimeoutError).")
+
+
+def _several(classes: Any) -> tuple[Any, ...]:
+    return classes if isinstance(classes, tuple) else (classes,)
+
+
+def _with_inner(error: BaseException, whole: tuple[type[BaseException], ...] = ()) -> Iterator[BaseException]:
+    """An error, and if it is a group every error in it at any depth; of a group that counts as a whole, none."""
+    pending = [error]
+    while pending:
+        each = pending.pop()
+        yield each
+        if isinstance(each, BaseExceptionGroup) and not isinstance(each, whole):
+            # Past whatever the group's class makes of it.
+            pending += BaseExceptionGroup.exceptions.__get__(each)
 
 
 def _share(seed: str, attempt: int) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from stepfast.kernel.decisions import (
@@ -13,7 +13,6 @@ from stepfast.kernel.decisions import (
     Decision,
     HandBack,
     HeldRun,
-    Joins,
     Message,
     NewRun,
     Outcome,
@@ -90,7 +89,7 @@ def fail(run: HeldRun, failure: Failed, now: Instant) -> Decision:
     """The code of a run raised; a run that no other run awaits becomes a dead letter in the same commit."""
     check_move(run.run_id, RunState.RUNNING, "fail")
     error, error_type, message, step = failure
-    events, is_letter = failing(run.joins, error_type, message, now)
+    events, is_letter = failing(run.joins is None or run.leave, error_type, message, now)
     outcome = Outcome(RunState.FAILED, None, error, now, run.joins)
     decision = Decision(run.fence, run.tenant, run.generation, events=events, outcome=outcome)
     if is_letter:
@@ -98,11 +97,14 @@ def fail(run: HeldRun, failure: Failed, now: Instant) -> Decision:
     return decision
 
 
-def failing(joins: Joins | None, error_type: str, message: str, now: Instant) -> tuple[tuple[Event, ...], bool]:
-    """The events of a run that fails for good, and whether it becomes a dead letter: one that nobody awaits does."""
+def failing(is_own: bool, error_type: str, message: str, now: Instant) -> tuple[tuple[Event, ...], bool]:
+    """The events of a run that fails for good, and whether it becomes a dead letter: one that is its own does.
+
+    A child that may outlive its parent is: whether anybody still hears of its failure, nobody can tell when it fails.
+    """
     data = json.dumps({"error_type": error_type, "message": message[:SHORT_MESSAGE]})
     failed = Event(EventType.FAILED, now, data=data)
-    if joins is not None:
+    if not is_own:
         return (failed,), False
     # One commit writes all three, so no crash can leave them in part or out of order.
     return (Event(EventType.DLQ_PENDING, now), Event(EventType.DLQ_RECORDED, now), failed), True
@@ -183,6 +185,7 @@ def flush_riders(run: HeldRun) -> Decision:
 
 
 CODE_WAIT_ID = -1
+HAND_BACK_WAIT_ID = 0
 
 
 def wait_for_code(run: HeldRun, reason: str, now: Instant) -> Decision:
@@ -232,8 +235,10 @@ def try_again(run: HeldRun, failure: Failed, superseded: Sequence[CallId], delay
     return Decision(run.fence, run.tenant, run.generation, events=(event,), release=release)
 
 
-def hand_back(run: HeldRun, reason: str, now: Instant, delay_ms: int = 0) -> Decision:
+def hand_back(
+    run: HeldRun, reason: str, now: Instant, delay_ms: int = 0, told: Mapping[str, object] | None = None
+) -> Decision:
     """The holder gives the run back whole: what is recorded stays, the rest is run again by the next holder."""
     check_move(run.run_id, RunState.RUNNING, "hand_back")
-    event = Event(EventType.HANDED_BACK, now, data=json.dumps({"reason": reason}))
+    event = Event(EventType.HANDED_BACK, now, data=json.dumps({"reason": reason, **(told or {})}))
     return Decision(run.fence, run.tenant, run.generation, events=(event,), release=HandBack(delay_ms))

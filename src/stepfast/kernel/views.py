@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from stepfast.kernel.decisions import CallId
@@ -144,13 +145,60 @@ class QueueView(NamedTuple):
     oldest_at: Instant | None
 
 
+LASTING_TROUBLE = "lasting_trouble"
+"""The one clause of a finding that is no fault of the engine or its rows."""
+
+
+class Member(NamedTuple):
+    """A run that somebody may take right now, in which queue and of which code; `crashes` make it a suspect."""
+
+    run_id: RunId
+    queue: str
+    code: str
+    crashes: int
+
+
+class Family(NamedTuple):
+    """Of a run and all that it has started: what may be taken, and when the next of them falls due."""
+
+    ready: list[Member]
+    next_due_at: Instant | None
+
+
+class LineView(NamedTuple):
+    """How many runs of one code are ready in one queue, counted up to a limit."""
+
+    queue: str
+    code: str
+    ready: int
+
+
+class Backlog(NamedTuple):
+    """What stands in line, by queue and code; how many suspects do, up to the same limit; whether any run is open."""
+
+    lines: list[LineView]
+    suspects: int
+    has_open: bool
+
+
 class Finding(NamedTuple):
-    """A run for which the invariant of unended runs does not hold: which clause, and what was found."""
+    """A run that cannot go on: which clause of the invariant of unended runs it breaks, and what was found.
+
+    One that is handed back again and again for trouble which does not pass is told of too.
+    """
 
     clause: str
     run_id: RunId
     tenant: str
     detail: str
+
+
+class Findings(list[Finding]):
+    """What was found; `is_whole` is False when there are more runs than were looked at."""
+
+    def __init__(self, found: Iterable[Finding] = (), is_whole: bool = True) -> None:
+        super().__init__(found)
+        self.is_whole = is_whole
 
 
 class EventView(NamedTuple):

@@ -12,10 +12,15 @@ from stepfast.kernel.decisions import CallId, Message, OpenWait, Record
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.states import RunState, StepState, WaitKind
 from stepfast.kernel.views import (
+    LASTING_TROUBLE,
+    Backlog,
     EventView,
+    Family,
     Finding,
     LetterFilter,
     LetterView,
+    LineView,
+    Member,
     OutcomeView,
     Progress,
     QueueView,
@@ -32,7 +37,18 @@ ABOVE_ALL_IDS = RunId("ffffffff-ffff-ffff-ffff-ffffffffffff")
 BELOW_ALL_IDS = RunId("00000000-0000-0000-0000-000000000000")
 
 # One statement for each clause of the invariant of unended runs; each is `find_` and the clause.
-CLAUSES = ("run_without_task", "task_of_ended_run", "holder_gone", "waiting_for_nothing", "wait_long_due")
+CLAUSES = (
+    "run_without_task",
+    "task_of_ended_run",
+    "holder_gone",
+    "waiting_for_nothing",
+    "wait_long_due",
+    "wait_forgotten",
+)
+# How many of the newest runs, and of the newest that have not ended, a clause looks at that no index can answer.
+REACH = 50_000
+# What a doctor asks for: the invariant, and what keeps runs from going on while it holds.
+FINDINGS = (*CLAUSES, LASTING_TROUBLE)
 # A claim takes up what is due within a polling interval; what is this long over nobody serves.
 LONG_DUE_MS = 60_000
 
@@ -48,9 +64,10 @@ def letter_parameters(where: LetterFilter) -> dict[str, Any]:
     return {**where._asdict(), "before": where.before or ABOVE_ALL_IDS, "unresolved": unresolved}
 
 
-def finding_parameters(limit: int) -> dict[str, Any]:
-    """The parameters of the statements for CLAUSES."""
-    return {"limit": limit, "long_due_ms": LONG_DUE_MS}
+def finding_parameters(limit: int, runs_after: RunId | None, tasks_after: RunId | None) -> dict[str, Any]:
+    """The parameters of the statements for FINDINGS; without a run to look behind, all are looked at."""
+    reach = {"runs_after": runs_after or BELOW_ALL_IDS, "tasks_after": tasks_after or BELOW_ALL_IDS}
+    return {"limit": limit, "long_due_ms": LONG_DUE_MS, **reach}
 
 
 def run_view(row: Row) -> RunView:
@@ -113,9 +130,34 @@ def queue_view(row: Row) -> QueueView:
     return QueueView(*row)
 
 
+def family(found: Sequence[Row]) -> Family:
+    """The rows of `list_family`."""
+    ready = [Member(RunId(str(run_id)), *rest) for run_id, *rest, later_at in found if later_at is None]
+    return Family(ready, next((row[-1] for row in found if row[-1] is not None), None))
+
+
+def line_view(row: Row) -> LineView:
+    """A row of `list_lines`."""
+    return LineView(*row)
+
+
+def run_id_alone(row: Row) -> RunId:
+    """A row of one run id."""
+    return RunId(str(row[0]))
+
+
+def backlog(lines: list[LineView], counted: Row) -> Backlog:
+    """The lines, with the row of `count_suspects`."""
+    suspects, has_open = counted
+    return Backlog(lines, suspects, bool(has_open))
+
+
 def finding(clause: str, row: Row) -> Finding:
     """A row of the statement for a clause."""
     run_id, tenant, detail = row
+    if clause == LASTING_TROUBLE:
+        told = json.loads(detail)
+        detail = f"handed back {told['troubles']} times in a row: {told['reason']}"
     return Finding(clause, RunId(str(run_id)), tenant, detail)
 
 

@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n?", re.MULTILINE)
+# On SQLite a truth is a number, and an index on those that nobody holds is found only by the words it was made with.
+_NOT_HELD = re.compile(r"\bnot (\w+\.)hold\b")
 _PREFIX = re.compile(r"\bstepfast\.(?=[a-z_])")
 # Quoted text goes first, so that a colon inside it is no parameter; `::type` is a cast.
 _PARAMETER = re.compile(r"'[^']*'|(?<!:):([a-z_]\w*)")
@@ -49,7 +51,7 @@ def blob_statements() -> dict[str, str]:
 
 def unprefixed(text: str) -> str:
     """A statement for SQLite, whose tables are plain."""
-    return _PREFIX.sub("", text)
+    return _NOT_HELD.sub(r"\1hold = 0", _PREFIX.sub("", text))
 
 
 def numbered(text: str) -> Numbered:

@@ -41,7 +41,8 @@ async def replay(workflow: AnyWorkflow, recording: Recording) -> Fit:
     if (view.workflow, view.version) != (definition.name, definition.version):
         code = f"{view.workflow}@{view.version}"
         return Fit(Verdict.UNKNOWN_CODE, None, f"The recording is of {code}, which {definition.code} is not.")
-    run = held_from(view._replace(run_id=parse_run_id(view.run_id)))
+    kept = [item["seq"] for item in recording["records"] if item["generation"] < view.generation]
+    run = held_from(view._replace(run_id=parse_run_id(view.run_id)), max(kept, default=0))
     found = await fit(definition, run, History([_record_of(item) for item in recording["records"]], [], []))
     return _compared(found, view) if found.verdict is Verdict.FITS else found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -11,7 +12,7 @@ from functools import partial
 from stepfast.engine.committer import Committer
 from stepfast.engine.swapping import fill, has_references
 from stepfast.engine.values import Values
-from stepfast.kernel import rules
+from stepfast.kernel import rules, troubles
 from stepfast.kernel.decisions import NOTHING_YET, CallId, Decision, HeldRun, History, Joins
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import (
@@ -34,9 +35,9 @@ from stepfast.kernel.views import OutcomeView
 from stepfast.log import Log, about
 from stepfast.workflows import failures
 from stepfast.workflows.bodies import Later
-from stepfast.workflows.context import Held, Host, Parked
 from stepfast.workflows.perform import Continued, Ending, Performance, Raised, Returned, Stopped
 from stepfast.workflows.registry import Executable
+from stepfast.workflows.stay import Held, Host, Parked
 from stepfast.workflows.step_calls import NEVER_RETRIED
 
 log = Log("worker")
@@ -197,8 +198,21 @@ class Execution:
         return [] if self._performance is None else self._performance.under_way
 
     def put_off(self, error: BaseException) -> None:
-        """Give the run back whole, to be tried again later."""
-        self._save(self._hand_back_later(error))
+        """Give the run back whole, to be tried again later, and later still when it comes no further."""
+        log.error("run_handed_back", **about(self._run), error=error)
+        reason = f"{type(error).__name__}: {error}"
+        self._errand = asyncio.get_running_loop().create_task(self._put_off(reason), name="stepfast-trouble")
+
+    async def _put_off(self, reason: str) -> None:
+        run, executor, number = self._run, self._executor, 1
+        try:
+            # A store that does not even answer is no trouble of this run alone: it is counted as the first.
+            with contextlib.suppress(StepfastError):
+                seen = max(run.last_event - troubles.RECENT, 0)
+                number += troubles.troubles_so_far(await executor.host.store.events(run.run_id, seen, troubles.RECENT))
+        finally:
+            trouble = troubles.Trouble(reason, number)
+            self._save(troubles.put_off(run, trouble, executor.clock.now(), PATIENCE))
 
     def _ended(self, ending: Ending) -> None:
         if self._errand is not None:
@@ -208,12 +222,15 @@ class Execution:
         except Exception:
             log.exception("run_not_executed", **about(self._run))
             decision = None
-        if decision is None:
-            self._leave()
-        else:
+        if isinstance(decision, Decision):
             self._save(decision)
+        elif decision is not None:
+            self.put_off(decision)
+        else:
+            self._leave()
 
-    def _decide(self, ending: Ending) -> Decision | None:
+    def _decide(self, ending: Ending) -> Decision | BaseException | None:
+        """What is saved of an ending: nothing, or the trouble for which the run is put off."""
         run, now = self._run, self._executor.clock.now()
         match ending:
             case Returned(value):
@@ -227,8 +244,8 @@ class Execution:
             case Stopped(error):
                 return self._let_go(error)
 
-    def _let_go(self, reason: BaseException) -> Decision | None:
-        """What is saved of a run that cannot go on here."""
+    def _let_go(self, reason: BaseException) -> Decision | BaseException | None:
+        """What is saved of a run that cannot go on here; the reason itself when that is trouble not of its own."""
         run, now = self._run, self._executor.clock.now()
         match reason:
             case Parked():
@@ -247,12 +264,7 @@ class Execution:
                 log.error("run_waits_for_code", **about(run), error=reason)
                 return rules.wait_for_code(run, str(reason), now)
             case _:
-                return self._hand_back_later(reason)
-
-    def _hand_back_later(self, error: BaseException) -> Decision:
-        log.error("run_handed_back", **about(self._run), error=error)
-        reason = f"{type(error).__name__}: {error}"
-        return rules.hand_back(self._run, reason, self._executor.clock.now(), delay_ms=TROUBLE_DELAY_MS)
+                return reason
 
     def _save(self, decision: Decision) -> None:
         self._executor.committer.save(self._run, decision, partial(self._saved, decision))
@@ -260,26 +272,26 @@ class Execution:
     def _saved(self, decision: Decision, error: BaseException | None) -> None:
         if error is None:
             self._tell(decision)
-        elif self._has_second_try and (instead := self._instead(error)) is not None:
-            self._has_second_try = False
-            self._save(instead)
+        elif self._has_second_try and self._save_instead(error):
             return
         else:
             log.warning("outcome_not_saved", **about(self._run), error=error)
         self._leave()
 
-    def _instead(self, error: BaseException) -> Decision | None:
-        """What is saved when the store did not take the end of the run as it was."""
+    def _save_instead(self, error: BaseException) -> bool:
+        """Save something else when the store did not take the end of the run as it was; whether there is anything."""
         run, now = self._run, self._executor.clock.now()
+        self._has_second_try = False
         match error:
             case Woken():
-                return rules.hand_back(run, "woken while parking", now)
+                self._save(rules.hand_back(run, "woken while parking", now))
             case RowsRefused():
-                return rules.fail(run, _failed(Unstorable(f"The store refused the outcome: {error}")), now)
+                self._save(rules.fail(run, _failed(Unstorable(f"The store refused the outcome: {error}")), now))
             case BlobsFailed() | StoreUnusable():
-                return self._hand_back_later(error)
+                self.put_off(error)
             case _:
-                return None
+                return False
+        return True
 
     def _tell(self, decision: Decision) -> None:
         run, outcome = self._run, decision.outcome
@@ -294,10 +306,10 @@ class Execution:
 
 
 # A run that met trouble which is not its own is tried again, but not in a tight loop.
-TROUBLE_DELAY_MS = 5_000
+PATIENCE = troubles.PATIENCE
 
-# A run's stored error names at most so many calls that failed beside the one that it raised.
-MAX_UNHEARD = 1_000
+# A run's stored error names at most so many calls that failed beside the one that it raised, or that handled it.
+MAX_NAMED = 1_000
 
 
 def _hand_back(run: HeldRun, performance: Performance, now: Instant) -> Decision:
@@ -319,10 +331,14 @@ def out_of_time(run_id: RunId) -> RunTimeout:
     )
 
 
-def _failed(error: BaseException, unheard: Sequence[CallId] = ()) -> rules.Failed:
+def _failed(error: BaseException, unheard: Sequence[CallId] = (), handlers: Sequence[CallId] = ()) -> rules.Failed:
     failure = failures.describe(error)
-    stored = replace(failure, unheard=tuple(call.address for call in unheard[:MAX_UNHEARD]))
+    stored = replace(failure, unheard=_addresses(unheard), handlers=_addresses(handlers))
     return rules.Failed(failures.to_text(stored), failure.type, failure.message, failures.first_step(failure))
+
+
+def _addresses(calls: Sequence[CallId]) -> tuple[str, ...]:
+    return tuple(call.address for call in calls[:MAX_NAMED])
 
 
 def _fail_or_try_again(
@@ -330,8 +346,10 @@ def _fail_or_try_again(
 ) -> Decision:
     """The code raised: its workflow's policy may give the run another try, without what failed or was cut off."""
     attempt, unheard = run.tries + 1, performance.unheard_failures()
-    failed = _failed(error, unheard)
+    ended_by = [*failures.marked_calls(error), *unheard]
+    handlers = performance.handlers_of(ended_by)
+    failed = _failed(error, unheard, handlers)
     if retry is None or isinstance(error, NEVER_RETRIED) or not retry.allows(attempt, error):
         return rules.fail(run, failed, now)
-    superseded = dict.fromkeys([*failures.marked_calls(error), *unheard, *performance.cut_off_calls()])
+    superseded = dict.fromkeys([*ended_by, *handlers, *performance.cut_off_calls()])
     return rules.try_again(run, failed, list(superseded), retry.delay_ms(attempt, run.run_id), now)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
+from stepfast.kernel.durations import Duration, span_ms
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.retry import Retry
+from stepfast.kernel.texts import shown
 
 DEFAULT_QUEUE = "default"
 DEFAULT_CONCURRENCY = 100
@@ -15,16 +18,36 @@ DEFAULT_LEASE_MS = 30_000
 DEFAULT_GRACE_MS = 8_000
 HEARTBEATS_PER_LEASE = 3
 
-_AT_LEAST_ONE = (
-    "concurrency",
-    "lease_ms",
-    "heartbeat_ms",
-    "poll_ms",
-    "upkeep_ms",
-    "burst",
-    "max_crashes",
-    "max_claims",
-)
+_UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+
+
+class Bounds(NamedTuple):
+    """Between which numbers a setting must lie, these two included."""
+
+    lowest: int
+    highest: int
+
+    def hold(self, number: int) -> bool:
+        return self.lowest <= number <= self.highest
+
+    @property
+    def as_spans(self) -> str:
+        return f"a span from {_written(self.lowest)} to {_written(self.highest)}"
+
+
+# Below, a lease is over before a heartbeat is answered, and an idle worker keeps the database busy. Above, it is a
+# slip: what is due would wait for hours, and nobody would take up what a dead worker left.
+BOUNDS = {
+    "concurrency": Bounds(1, 100_000),
+    "lease_ms": Bounds(100, 365 * _UNITS_MS["d"]),
+    "heartbeat_ms": Bounds(10, 100 * _UNITS_MS["d"]),
+    "poll_ms": Bounds(10, _UNITS_MS["h"]),
+    "upkeep_ms": Bounds(10, _UNITS_MS["h"]),
+    "grace_ms": Bounds(0, _UNITS_MS["d"]),
+    "burst": Bounds(1, 100_000),
+    "max_crashes": Bounds(1, 100_000),
+    "max_claims": Bounds(1, 100_000),
+}
 
 
 @dataclass(frozen=True)
@@ -86,17 +109,32 @@ class WorkerSettings:
         return {queue.lower() for queue in self.queue_concurrency if env_name(queue) not in known}
 
     def _faults(self) -> Iterator[str]:
-        for name in _AT_LEAST_ONE:
-            if getattr(self, name) < 1:
-                yield f"{name} is {getattr(self, name)!r}; it must be at least 1."
+        for name, bounds in BOUNDS.items():
+            # Code may have its reasons to never poll, or to hold a lease for years; no setting of an installation has.
+            if getattr(self, name) < bounds.lowest:
+                yield f"{name} is {getattr(self, name)!r}; it must be at least {bounds.lowest}."
         if self.heartbeat_ms * 2 > self.lease_ms:
-            yield f"A heartbeat every {self.heartbeat_ms} ms is too seldom for a lease of {self.lease_ms} ms: send two."
+            yield f"heartbeat_ms is {self.heartbeat_ms}; it must be at most half of the lease ({self.lease_ms} ms)."
         if min(self.queue_concurrency.values(), default=1) < 1:
             yield f"queue_concurrency is {self.queue_concurrency!r}; each must be at least 1."
         if self.tenants == ():
             yield "tenants is empty; name at least one, or leave it out to serve all."
         if self.max_runs is not None and self.max_runs < 1:
             yield f"max_runs is {self.max_runs!r}; it must be at least 1."
+
+
+def checked_ms(name: str, duration: Duration) -> int:
+    """A span that somebody gives for the setting `name` (lease, poll, grace), in milliseconds."""
+    given_ms, bounds = span_ms(duration, name), BOUNDS[f"{name}_ms"]
+    if not bounds.hold(given_ms):
+        raise Invalid(f"{name} is {shown(duration)}; allowed is {bounds.as_spans}.")
+    return given_ms
+
+
+def _written(span: int) -> str:
+    """A span in the largest unit that holds it whole."""
+    unit = next(unit for unit, ms in _UNITS_MS.items() if span % ms == 0 and (span or unit == "s"))
+    return f"{span // _UNITS_MS[unit]}{unit}"
 
 
 def env_name(queue: str) -> str:

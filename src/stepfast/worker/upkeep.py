@@ -28,6 +28,11 @@ LATE_MS = 100
 ACTOR = "stepfast"
 
 Change = Callable[[Sequence[Request]], Awaitable[list[Changed | StepfastError]]]
+Reaped = Callable[[Sequence[RunId], DeadRun], Awaitable[None]]
+
+
+async def tell_nobody(run_ids: Sequence[RunId], verdict: DeadRun) -> None:
+    """Nobody here wants to hear of runs that upkeep failed for good."""
 
 
 class UpkeepLoop:
@@ -42,6 +47,7 @@ class UpkeepLoop:
         self.may_bury: Callable[[], bool] = lambda: True
         self.returned: Callable[[], None] = lambda: None
         self.change: Change = store.change
+        self.reaped: Reaped = tell_nobody
         self.passes = 0
         self._has_more = False
 
@@ -63,8 +69,11 @@ class UpkeepLoop:
 
     async def make_pass(self) -> UpkeepReport | None:
         try:
-            report = await self._store.upkeep(self._request())
+            request = self._request()
+            report = await self._store.upkeep(request)
             self._tell(report)
+            if report.failed:
+                await self.reaped(report.failed, request.verdict)
             requests = [*map(_time_out, report.overdue), *map(_cancel_child, report.unjoined)]
             # Commands that change nothing would come again at once, and again.
             self._has_more = await self._carry_out(requests) and len(requests) >= RUNS_PER_PASS

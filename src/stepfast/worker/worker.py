@@ -24,10 +24,10 @@ from stepfast.worker.held import HeldRuns
 from stepfast.worker.lease import Lease
 from stepfast.worker.settings import WorkerSettings
 from stepfast.worker.sweep import SweepLoop
-from stepfast.worker.upkeep import Change, UpkeepLoop
-from stepfast.workflows.context import Host
+from stepfast.worker.upkeep import Change, Reaped, UpkeepLoop, tell_nobody
 from stepfast.workflows.limits import BodyThreads
 from stepfast.workflows.registry import Registry
+from stepfast.workflows.stay import Host
 
 log = Log("worker")
 
@@ -49,6 +49,7 @@ class Worker:
     """Executes the runs of some queues in this process, from `start` to `stop`."""
 
     lease_kind: type[Lease] = Lease
+    claims_kind: type[ClaimLoop] = ClaimLoop
 
     def __init__(
         self,
@@ -61,6 +62,7 @@ class Worker:
         values: Values,
         change: Change | None = None,
         delivered: Callable[[RunId, Delivered], None] = lambda run_id, delivered: None,
+        reaped: Reaped = tell_nobody,
     ) -> None:
         self._store = store
         self._registry = registry
@@ -74,9 +76,10 @@ class Worker:
         self._executor = Executor(committer, clock, host, self._threads, ended, values)
         self._held = HeldRuns(settings)
         self._lease = self.lease_kind(store, clock, settings, registry.codes)
-        self._claims = ClaimLoop(store, clock, settings, self._held, registry.codes, self._begin_all)
+        self._claims = self.claims_kind(store, clock, settings, self._held, registry.codes, self._begin_all)
         self._upkeep = UpkeepLoop(store, clock, settings.upkeep_ms, settings.max_crashes)
         self._upkeep.change = change or store.change
+        self._upkeep.reaped = reaped
         self._sweep = SweepLoop(Sweep(store, values, clock), clock)
         self._loops: list[asyncio.Task[None]] = []
         self._errands: set[asyncio.Task[None]] = set()

@@ -94,9 +94,11 @@ class StepBody:
         except StopIteration as error:
             # No future takes it; out of a coroutine Python itself makes it this.
             raise RuntimeError(f"Step {self.name!r} raised StopIteration") from error
-        except KeyboardInterrupt as error:
-            # Python interrupts the main thread only, so this one is the step's own and must not end the worker.
-            raise StepFailed(f"Step {self.name!r} raised KeyboardInterrupt.", type_name="KeyboardInterrupt") from error
+        except (KeyboardInterrupt, GeneratorExit) as error:
+            # Python interrupts the main thread only, and closes coroutines only: this one is the step's own, and must
+            # not end the worker, nor be taken for the end of the task that waits here.
+            name = type(error).__name__
+            raise StepFailed(f"Step {self.name!r} raised {name}.", type_name=name) from error
 
     def counted_input(self, arguments: dict[str, Any], text: str) -> str:
         """The part of a call's input that must be the same on replay."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from asyncio import CancelledError, Task
 from collections.abc import Awaitable, Callable
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepfast.kernel.decisions import CallId
 from stepfast.kernel.durations import Instant
+from stepfast.workflows.failures import handled_calls
 
 if TYPE_CHECKING:
     from stepfast.workflows.calls import Operation
@@ -33,10 +35,14 @@ class ThreadAnswer(Future[Any]):
 class Branch:
     """A task or thread of a run's code, numbered by its parent in order of creation."""
 
-    __slots__ = ("_calls", "_children", "context", "now", "path")
+    __slots__ = ("_calls", "_children", "context", "handles", "now", "path")
 
-    def __init__(self, context: RunContext, path: str = "", now: Instant | None = None) -> None:
+    def __init__(
+        self, context: RunContext, path: str = "", now: Instant | None = None, handles: tuple[CallId, ...] = ()
+    ) -> None:
         self.context = context
+        self.handles = handles
+        """The calls whose failures were being handled where it was made; of a thread, where it is now."""
         self.path = path
         self.now: Instant = context.run.queued_at if now is None else now
         """The stored moment of the last result that this branch was given: the same on every replay."""
@@ -47,7 +53,9 @@ class Branch:
         """A new branch below this one."""
         self._children += 1
         number = str(self._children)
-        return Branch(self.context, f"{self.path}.{number}" if self.path else number, self.now)
+        error = sys.exception()
+        handles = self.handles if error is None else handled_calls(error, self.handles)
+        return Branch(self.context, f"{self.path}.{number}" if self.path else number, self.now, handles)
 
     def next_call(self, name: str) -> CallId:
         """The place of the next call of that name in this branch."""
@@ -72,6 +80,8 @@ class ThreadCode:
 
     def run(self, make: Callable[[], Awaitable[Any]]) -> Any:
         """Run code in the run's own loop, as a branch below this one, and wait here for its end."""
+        # What it handled at its last call may be over; what it handles now, the new branch sees by itself.
+        self.branch.handles = ()
         branch = self.branch.child()
 
         async def code() -> Any:
@@ -107,7 +117,7 @@ class ThreadCode:
 
     def _answered(self, answer: Future[Any]) -> None:
         self.answer = None
-        # What goes on beside the thread, a timer or the tidying up of a call that lost a race, must not park the run.
+        # What goes on beside the thread, such as the timer of a `timeout`, must not park the run.
         self.branch.context.computes = True
 
 
@@ -181,4 +191,6 @@ def enter_thread(branch: Branch | None) -> None:
 def ask_blocking(branch: Branch, operation: Operation) -> Any:
     """A durable call of a `def` workflow: the event loop answers, the thread waits."""
     assert _thread.code is not None
+    # The worker's loop, which takes the call up, does not see what this thread is handling.
+    branch.handles = handled_calls(sys.exception())
     return _thread.code.ask(partial(branch.context.ask, branch, operation))

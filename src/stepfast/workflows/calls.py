@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stepfast.kernel.decisions import CallId, Record
@@ -69,6 +70,11 @@ class Asked:
         self.call: CallId = branch.next_call(operation.name)
         self.digest = digest(operation.counted)
         self.variables = contextvars.copy_context()
+        error = sys.exception()
+        if error is not None or branch.handles:
+            handled = failures.handled_calls(error, branch.handles)
+            if handled:
+                context.note_handler(self.call, handled)
 
     def call_off(self) -> None:
         """The code no longer wants it."""

@@ -150,9 +150,10 @@ class ChildrenCall(WaitCall):
         """The join is decided: read how the children ended, and conclude."""
         self._is_working = True
         self.asked.context.busy.add(self.asked.call)
-        self._errand = self.asked.context.run_errand(self._read_outcomes(), "stepfast-join")
+        self._errand = self.asked.context.run_errand(self.read_outcomes(), "stepfast-join")
 
-    async def _read_outcomes(self) -> None:
+    async def read_outcomes(self) -> None:
+        """Conclude with the ends of the children, however many pages they are."""
         ended: Ended = []
         for start in range(0, len(self.run_ids), PAGE):
             page = self.run_ids[start : start + PAGE]

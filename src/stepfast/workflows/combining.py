@@ -236,9 +236,20 @@ async def _until_decided(calls: Sequence[Callable[[], Awaitable[Outcomes]]], at_
     try:
         await decided
     finally:
-        for task in tasks:
-            task.cancel()
+        await _call_off(tasks)
     return tally.result()
+
+
+async def _call_off(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel what is not needed any more, and wait until it has tidied up: code behind it may rely on that.
+
+    Also, a run that ends drops whatever is still under way, and a `finally` would be left out.
+    """
+    left = [task for task in tasks if not task.done()]
+    for task in left:
+        task.cancel()
+    if left:
+        await asyncio.wait(left)
 
 
 class Race:
@@ -272,8 +283,7 @@ async def _race(calls: Mapping[str, Awaitable[Any]]) -> tuple[str, Any]:
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in tasks:
-            task.cancel()
+        await _call_off(tasks)
     first = next(task for task in tasks if task in done)
     return tasks[first], first.result()
 

@@ -4,87 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from asyncio import events
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from stepfast.kernel import rules
-from stepfast.kernel.blobs import LargeValues
-from stepfast.kernel.commands import Changed, Request
-from stepfast.kernel.decisions import CallId, Decision, HeldRun, History, Message, Record
+from stepfast.kernel.decisions import CallId, HeldRun, History, Record
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.errors import Invalid, LeaseLost, NonDeterminism, StepfastError, WrongCall
-from stepfast.kernel.events import Event
-from stepfast.kernel.exchange import Delivered, Look, Woken
-from stepfast.kernel.ids import RunId
-from stepfast.kernel.ports import Clock, Recorder, Store
-from stepfast.kernel.replay import Replay, check_all_claimed
-from stepfast.kernel.retry import Retry
+from stepfast.kernel.errors import Invalid, NonDeterminism
+from stepfast.kernel.replay import NOTHING_RECORDED, Replay, check_all_claimed
 from stepfast.kernel.states import STEP_CUT_OFF, STEP_ENDED, StepState
 from stepfast.workflows import failures
 from stepfast.workflows.branches import Branch
 from stepfast.workflows.calls import Answer, Asked, Operation
-from stepfast.workflows.limits import BodyThreads
-from stepfast.workflows.loop import open_loop
-from stepfast.workflows.mailbox import Mailbox
+from stepfast.workflows.stay import Host, Parked, Stay
 
 
-class Parked(BaseException):
-    """The run's code is being dropped here: it waits, was cancelled, or belongs to another worker now.
-
-    No Exception, so that code which catches those does not take it for a failure of its own.
-    """
-
-
-class Held(Exception):
-    """A person holds the run: it is given back, and nobody takes it until it is resumed."""
-
-
-class Host(NamedTuple):
-    """What a run gets from the worker that executes it."""
-
-    recorder: Recorder
-    clock: Clock
-    threads: BodyThreads
-    default_retry: Retry
-    store: Store
-    values: LargeValues
-    change: Callable[[Sequence[Request]], Awaitable[list[Changed | StepfastError]]]
-    """Carries commands out, and tells those whom they concern."""
-    delivered: Callable[[RunId, Delivered], None]
-    """Hears of what was brought to a run."""
-
-
-class RunContext:
+class RunContext(Stay):
     """The durable side of one run: everything its code asks for comes through here."""
 
     def __init__(self, run: HeldRun, history: History, host: Host, outer: asyncio.AbstractEventLoop) -> None:
-        self.run = run
-        self.host = host
-        self.outer = outer
-        self.loop = open_loop(outer, self._hand_out_next)
-        self.mailbox = Mailbox(history.waits, history.inbox)
-        self.stopped_by: BaseException | None = None
-        self.on_stop: Callable[[], None] = _nothing
-        self.busy: set[CallId] = set()
-        """Calls that do something; while there are any, the run does not park."""
-        self.resting: set[CallId] = set()
-        """Those of them that wait for their next try."""
-        self.computes = False
-        """Whether the thread of a `def` workflow has its answer and goes on: not every branch waits then."""
-        self._errands: set[asyncio.Task[None]] = set()
+        super().__init__(run, history, host, outer, self._hand_out_next)
         self._records = history.records
-        self._states: dict[CallId, StepState] = {}
         self._heard: set[CallId] = set()
-        self._closed = False
+        self._handlers: dict[CallId, tuple[CallId, ...]] = {}
         self._unwound = False
-        self._leaving: BaseException | None = None
-        self._parking = False
-        self._looking = 0
-        self._moved: asyncio.Future[None] | None = None
-        self._replay = Replay(history.records)
+        self._replay = Replay(history.records, run.kept_seq) if history.records else NOTHING_RECORDED
         self._fresh: list[Asked] = []
         self._recorded: list[tuple[int, Asked, Record]] = []
         self._deferred: deque[tuple[Asked, Record | None]] = deque()
@@ -164,7 +110,7 @@ class RunContext:
             self._answer(asked, at, value, error, asked.call)
             return True
         self.leave_when_still()
-        self._park_when_still()
+        self.park_when_still()
         return False
 
     def _begin_deferred(self) -> bool:
@@ -178,8 +124,9 @@ class RunContext:
                 unmoved.append((asked, found))
         self._deferred = unmoved
         if self.stopped_by is None and not self._recorded:
-            while self._deferred:
-                self._begin(*self._deferred.popleft())
+            self._deferred = deque()
+            for asked, record in self.mailbox.by_time(unmoved):
+                self._begin(asked, record)
         return self.stopped_by is None
 
     def _answer_from(self, record: Record, asked: Asked) -> None:
@@ -251,26 +198,6 @@ class RunContext:
         else:
             self.stop(refused)
 
-    def save(self, decision: Decision, answered: Callable[[BaseException | None], None]) -> None:
-        """Save something of this run with the next commit."""
-        for record in decision.records:
-            self._states[record.call] = record.state
-        self.host.recorder.save(self.run, decision, answered)
-
-    async def saved(self, decision: Decision) -> bool:
-        """Save, and wait for it; False when the run cannot go on here."""
-        answer: asyncio.Future[BaseException | None] = self.outer.create_future()
-
-        def answered(refused: BaseException | None) -> None:
-            if not answer.done():
-                answer.set_result(refused)
-
-        self.save(decision, answered)
-        refused = await answer
-        if refused is not None:
-            self.stop(refused)
-        return refused is None
-
     def unheard_failures(self) -> list[CallId]:
         """The calls that failed, but whose failure the code was never given."""
         states = self._newest_states().items()
@@ -280,27 +207,26 @@ class RunContext:
         """The calls of which something is recorded, but no end that the code could go on from."""
         return [call for call, state in self._newest_states().items() if state in STEP_CUT_OFF]
 
+    def note_handler(self, call: CallId, handled: tuple[CallId, ...]) -> None:
+        """The code makes a call while it handles the failures of others."""
+        self._handlers[call] = handled
+
+    def handlers_of(self, failed: Iterable[CallId]) -> list[CallId]:
+        """The calls that the code made while it handled these failures, or failures of such calls."""
+        found = dict.fromkeys(failed)
+        before = len(found)
+        # A handler is asked for after what it handles, so that one pass finds all.
+        for call, handled in self._handlers.items():
+            if any(each in found for each in handled):
+                found.setdefault(call)
+        return list(found)[before:]
+
     def _newest_states(self) -> dict[CallId, StepState]:
         return {record.call: record.state for record in self._records} | self._states
 
     def begun_at(self, call: CallId) -> Instant | None:
         """When the first recorded attempt of a call began."""
         return next((record.started_at for record in self._records if record.call == call), None)
-
-    def run_errand(self, errand: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[None]:
-        """Do something beside the code, on the worker's loop; whatever goes wrong there stops the run with that error.
-
-        A task that nobody refers to may vanish, and the run would wait for ever for what it was to bring.
-        """
-        task = self.outer.create_task(errand, name=name)
-        self._errands.add(task)
-        task.add_done_callback(self._errand_done)
-        return task
-
-    def _errand_done(self, task: asyncio.Task[None]) -> None:
-        self._errands.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self.stop(error)
 
     def run_branch(self, code: Coroutine[Any, Any, Any], branch: Branch) -> asyncio.Task[Any]:
         """Run code of a `def` workflow that is not its thread's, beside it in the run's loop."""
@@ -309,135 +235,10 @@ class RunContext:
             raise Parked
         return self.loop.start(code, branch)
 
-    def tell(self, event: Event) -> None:
-        """Send an event along with the run's next commit; may be called from any thread."""
-        if events._get_running_loop() in (self.outer, self.loop):
-            self.host.recorder.ride(self.run, event)
-        else:
-            self.outer.call_soon_threadsafe(self.host.recorder.ride, self.run, event)
-
-    def kick(self) -> None:
-        """Something came from outside: let the code go on."""
-        self.loop.kick()
-
     def check_end(self) -> None:
         """Refuse an end of the code that left recorded steps out."""
         if not self._replay.finished:
             check_all_claimed(self._replay)
-
-    def stop(self, error: BaseException) -> None:
-        """The run cannot go on here; its worker hears why."""
-        if self.stopped_by is None:
-            self.stopped_by = error
-            self.outer.call_soon(self.on_stop)
-            self._tell_move()
-
-    def wind_down(self, reason: BaseException) -> None:
-        """Begin no further step, and stop when those under way are recorded; one that rests before a retry is not."""
-        self._leaving = reason
-        self.kick()
-
-    def leave_when_still(self) -> None:
-        """Let go, if that is wanted, once nothing is under way that would have to be done again."""
-        leaving = Held() if self.run.hold else self._leaving
-        if leaving is not None and self.busy <= self.resting:
-            self.stop(leaving)
-
-    def _park_when_still(self) -> None:
-        if self.busy or self._parking or self._leaving is not None:
-            return
-        if self.mailbox.is_awaited:
-            self._parking = True
-            self.save(rules.park(self.run, self.host.clock.now(), self.mailbox.awaited_kinds), self._parked)
-        elif self.loop.tasks and not self._errands:
-            self.stop(WrongCall(NOTHING_COMES))
-
-    def _parked(self, refused: BaseException | None) -> None:
-        self._parking = False
-        if refused is None:
-            self.stop(Parked())
-        elif isinstance(refused, Woken):
-            self.look()
-        else:
-            self.stop(refused)
-        self._tell_move()
-
-    async def until_unparked(self) -> bool:
-        """Wait while the run is being parked, which would cut off what is done meanwhile; False when it is gone."""
-        while self._parking and self.stopped_by is None:
-            await self._move()
-        return self.stopped_by is None
-
-    async def until_free(self) -> bool:
-        """Wait while no step may begin: the run is held, or is being parked or let go; False when it is gone."""
-        while (self._parking or self.run.hold or self._leaving is not None) and self.stopped_by is None:
-            await self._move()
-        return self.stopped_by is None
-
-    async def _move(self) -> None:
-        self._moved = self._moved or self.outer.create_future()
-        await asyncio.shield(self._moved)
-
-    def _tell_move(self) -> None:
-        moved, self._moved = self._moved, None
-        if moved is not None:
-            moved.set_result(None)
-
-    def look(self) -> None:
-        """Something may have come for the run: read it."""
-        if not self._closed:
-            self._looking += 1
-            self.run_errand(self._look(), "stepfast-look")
-
-    async def _look(self) -> None:
-        try:
-            await self.look_now()
-        finally:
-            self._looking -= 1
-            self.kick()
-
-    async def look_now(self) -> bool:
-        """Read what has come for the run, and let those look who wait for it; False when that was not possible."""
-        try:
-            look = await self._read_look()
-        except StepfastError as error:
-            self.stop(error)
-            return False
-        if self._closed:
-            return False
-        if look is None or look.token != self.run.token:
-            self.stop(LeaseLost(f"Run {self.run.run_id} was ended or taken by a command."))
-            return False
-        # Of two looks under way the later may be answered first.
-        if look.wakes >= self.run.wakes:
-            self._take_in(look)
-        return True
-
-    async def _read_look(self) -> Look | None:
-        run, host = self.run, self.host
-        look = await host.store.look(run.run_id)
-        if look is None or not look.inbox:
-            return look
-        values = await host.values.resolve(run.tenant, run.run_id, [message.value for message in look.inbox])
-        inbox = [message._replace(value=value) for message, value in zip(look.inbox, values, strict=True)]
-        return look._replace(inbox=inbox)
-
-    def _take_in(self, look: Look) -> None:
-        self.run.wakes, self.run.hold = look.wakes, look.hold
-        self.mailbox.update(look.waits, look.inbox)
-        commands = [] if look.hold else self.take_commands()
-        if commands:
-            self.save(rules.tell_commands(self.run, commands, self.host.clock.now()), self._told)
-        self._tell_move()
-        self.kick()
-
-    def take_commands(self) -> list[Message]:
-        """The commands that have come for the run and that nobody has told of, now taken."""
-        return self.mailbox.take_commands(self.run.wakes)
-
-    def _told(self, refused: BaseException | None) -> None:
-        if refused is not None:
-            self.stop(refused)
 
     @property
     def is_replaying(self) -> bool:
@@ -454,15 +255,6 @@ class RunContext:
     def is_quiet(self) -> bool:
         """Nothing of the code is left: no branch, no step under way, no call unanswered."""
         return not (self._open or self.busy or self.loop.tasks)
-
-    @property
-    def is_closed(self) -> bool:
-        return self._closed
-
-    def release(self) -> None:
-        """Nothing of the run is left here: take apart what refers to each other, so that it is freed at once."""
-        self.on_stop = _nothing
-        self.loop.release()
 
     def refuse_calls(self) -> None:
         """From here on every durable call raises Parked and does nothing."""
@@ -481,15 +273,6 @@ class RunContext:
             branch_task.cancel()
         self.loop.drain(UNWINDING_CALLBACKS)
 
-
-def _nothing() -> None:
-    """Nobody is there to be told."""
-
-
-NOTHING_COMES = (
-    "The workflow's code waits for something that no durable call can bring, such as an asyncio.Event of its own. "
-    "Await a step, a sleep, a signal or a child instead."
-)
 
 # Code that swallows Parked and goes on calling would unwind for ever; it is dropped after so many callbacks.
 UNWINDING_CALLBACKS = 10_000

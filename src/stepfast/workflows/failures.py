@@ -46,6 +46,8 @@ class Failure:
     """The durable call that handed it to the code which raised it further."""
     unheard: tuple[str, ...] = ()
     """Of a run's failure: the calls that failed too, but whose failures the code had no more use for."""
+    handlers: tuple[str, ...] = ()
+    """Of a run's failure: the calls that the code made while it handled what the run failed for."""
     cause: Failure | None = None
     inner: tuple[Failure, ...] = ()
 
@@ -81,6 +83,11 @@ def marked_calls(error: BaseException) -> list[CallId]:
     return list(found)
 
 
+def handled_calls(error: BaseException | None, known: tuple[CallId, ...] = ()) -> tuple[CallId, ...]:
+    """The durable calls whose failures code handles that handles this error, beside those that are known."""
+    return known if error is None else (*known, *marked_calls(error))
+
+
 def first_step(failure: Failure | None) -> str | None:
     """The durable call that a failure came from first, if it came from any."""
     if failure is None:
@@ -109,11 +116,11 @@ def revive(failure: Failure) -> BaseException:
     error = revive_group(failure) or guarded(revive_own, failure)
     if error is None:
         error = StepFailed(failure.message, type_name=failure.type, traceback=failure.traceback)
-    error.__cause__ = cause
-    for note in failure.notes:
-        BaseException.add_note(error, note)
-    if failure.traceback:
-        BaseException.add_note(error, RECORDED + failure.traceback)
+    # Past whatever the error's class does on assignment, which would be asked for notes too.
+    BaseException.__setattr__(error, "__cause__", cause)
+    notes = [*failure.notes, *([RECORDED + failure.traceback] if failure.traceback else [])]
+    if notes:
+        BaseException.__setattr__(error, "__notes__", [*getattr(error, "__notes__", ()), *notes])
     return error
 
 
@@ -292,6 +299,7 @@ def read(data: dict[str, Any]) -> Failure:
     known = {field.name: data[field.name] for field in fields(Failure) if field.name in data}
     known["notes"] = tuple(known.get("notes", ()))
     known["unheard"] = tuple(known.get("unheard", ()))
+    known["handlers"] = tuple(known.get("handlers", ()))
     known["cause"] = read(known["cause"]) if known.get("cause") else None
     known["inner"] = tuple(read(each) for each in known.get("inner", ()))
     return Failure(**known)

@@ -12,9 +12,10 @@ from stepfast.kernel.errors import NonDeterminism, StepfastError, WrongCall
 from stepfast.kernel.events import Event
 from stepfast.kernel.retry import Retry
 from stepfast.workflows.calls import Asked
-from stepfast.workflows.context import Host, RunContext
+from stepfast.workflows.context import RunContext
 from stepfast.workflows.perform import Ending, Performance, Raised, Returned, Stopped
 from stepfast.workflows.registry import Executable
+from stepfast.workflows.stay import Host
 
 
 class Verdict(StrEnum):
@@ -99,7 +100,7 @@ class ReplayOnly(RunContext):
         elif record is None:
             self.not_recorded.append(asked.call.address)
 
-    def _park_when_still(self) -> None:
+    def park_when_still(self) -> None:
         # The thread of a `def` workflow computes on while nothing is asked.
         if self._open or self.loop.tasks:
             self.stop(Still())

@@ -89,7 +89,7 @@ class AsyncWorkflow(Generic[P, T]):
         return cast(T, _child_blocking(self.workflow, args, kwargs))
 
     @property
-    def start(self) -> Starter[T]:
+    def start(self) -> Starter[P, T]:
         """Start it as a child and go on: `child = await checkout.start(order)`, then `await child`."""
         return Starter(child_kind(self.workflow))
 
@@ -119,7 +119,7 @@ class SyncWorkflow(Generic[P, T]):
         return asyncio.to_thread(self.workflow.function, *args, **kwargs)
 
     @property
-    def start(self) -> Starter[T]:
+    def start(self) -> Starter[P, T]:
         """Start it as a child and go on: `child = await checkout.start(order)`, then `await child`."""
         return Starter(child_kind(self.workflow))
 

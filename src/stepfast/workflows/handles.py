@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from asyncio import events
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 from stepfast.kernel import rules
-from stepfast.kernel.commands import Cancel, Request
-from stepfast.kernel.decisions import Decision, OpenWait, Record, Wait
+from stepfast.kernel.commands import Cancel, Discard, Request
+from stepfast.kernel.decisions import Decision, Message, OpenWait, Record, Wait
 from stepfast.kernel.errors import IllegalMove, Invalid, NotFound, StepfastError, WrongCall
 from stepfast.kernel.exchange import Delivery
 from stepfast.kernel.ids import RunId
@@ -27,6 +28,7 @@ from stepfast.workflows.loop import RunLoop
 from stepfast.workflows.wait_calls import SIGNAL
 from stepfast.workflows.waiting import ask
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 OnParentEnd = Literal["cancel", "leave"]
@@ -35,13 +37,15 @@ OnParentEnd = Literal["cancel", "leave"]
 class StartedChild:
     """A child that was started: its id, the group by which it is joined, and what it was started with."""
 
-    def __init__(self, kind: ChildKind, text: str, run_id: RunId, wait_id: int, is_present: bool) -> None:
+    def __init__(self, kind: ChildKind, text: str, run_id: RunId, wait_id: int, is_present: bool, leave: bool) -> None:
         self.kind = kind
         self.text = text
         self.run_id = run_id
         self.wait_id = wait_id
         self.is_present = is_present
         """Whether it was started in the present generation of its parent."""
+        self.leave = leave
+        """Whether it may outlive its parent."""
 
 
 class StartCall:
@@ -68,7 +72,7 @@ class StartCall:
     def recalled(self, asked: Asked, record: Record) -> None:
         run_id = RunId(json.loads(record.value or "{}")["run_id"])
         is_present = run_id == child_id(asked.context.run, record.call, record.started_at)
-        self._started = StartedChild(self._child, self.input, run_id, record.seq, is_present)
+        self._started = StartedChild(self._child, self.input, run_id, record.seq, is_present, self._leave)
 
     def begin(self, asked: Asked, record: Record | None) -> None:
         context = asked.context
@@ -87,7 +91,7 @@ class StartCall:
         (wait,) = decision.opened
         opened = OpenWait(wait.wait_id, wait.kind, wait.name, None, wait.need, wait.spare, wait.total, 0, 0)
         asked.context.mailbox.open(opened)
-        started = StartedChild(self._child, self.input, run_id, wait.wait_id, is_present=True)
+        started = StartedChild(self._child, self.input, run_id, wait.wait_id, True, self._leave)
         asked.context.ended(asked, record.ended_at, self._handle(started), None, refused)
 
     def call_off(self, asked: Asked) -> None:
@@ -113,6 +117,7 @@ class JoinCall(ChildrenCall):
         self.name = f"join:{started.kind.name}"
         self._started = started
         self._is_own = False
+        self._is_failed = False
 
     def begin(self, asked: Asked, record: Record | None) -> None:
         if record is not None:
@@ -126,6 +131,23 @@ class JoinCall(ChildrenCall):
             self.read()
         else:
             self.await_(wait)
+
+    async def read_outcomes(self) -> None:
+        await super().read_outcomes()
+        if self._is_failed and self._started.leave:
+            await self._put_letter_aside()
+
+    async def _put_letter_aside(self) -> None:
+        """A child that may outlive its parent is a dead letter when it fails; here its parent has heard of it."""
+        run = self.asked.context.run
+        discard = Request(self._started.run_id, Discard(), run.tenant, run.actor, "Its parent has heard of it.")
+        # What cannot be put aside, or not now, stays in the list: one letter too many is better than one too few.
+        with contextlib.suppress(StepfastError):
+            await self.asked.context.host.change([discard])
+
+    def fail(self, error: BaseException, taken: Message | None = None) -> None:
+        self._is_failed = True
+        super().fail(error, taken)
 
     def conclude(self, ended: Ended) -> None:
         is_good = any(outcome.state is RunState.COMPLETED for _, outcome in ended)
@@ -214,7 +236,8 @@ def signal_call(run_id: RunId, signal: str, value: Any) -> CommandCall:
     async def carry_out(asked: Asked, key: str) -> None:
         run, host = asked.context.run, asked.context.host
         whole = digest(f"{run_id}:{name}:{text}")
-        delivered = await host.store.deliver(Delivery(run_id, run.tenant, SIGNAL, name, text, run.actor, key, whole))
+        value = await host.values.keep(run.tenant, run_id, text)
+        delivered = await host.store.deliver(Delivery(run_id, run.tenant, SIGNAL, name, value, run.actor, key, whole))
         if delivered.state is None:
             raise NotFound(f"Child run {run_id} not found. List runs with `stepfast runs list`.")
         check_move(run_id, delivered.state, "signal")
@@ -296,15 +319,23 @@ class SyncChild(Generic[T]):
         ask("child.cancel", cancel_call(self._started.run_id, self._started.kind.name, reason))
 
 
-class Starter(Generic[T]):
-    """`checkout.start(...)`: starts a child and goes on."""
+class Starter(Generic[P, T]):
+    """`checkout.start(...)`: starts a child and goes on.
+
+    Its arguments are the workflow's own. Types cannot say that of a call with an option beside them, so one that gives
+    `on_parent_end` is checked when it is made.
+    """
 
     def __init__(self, child: ChildKind) -> None:
         self._child = child
 
-    def __call__(
-        self, *args: Any, on_parent_end: OnParentEnd = "cancel", **kwargs: Any
-    ) -> Coroutine[Any, Any, Child[T]]:
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Child[T]]: ...
+
+    @overload
+    def __call__(self, *args: Any, on_parent_end: OnParentEnd, **kwargs: Any) -> Coroutine[Any, Any, Child[T]]: ...
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Child[T]]:
         """Start a child of an `async def` workflow; it exists when this returns.
 
         When the parent ends before it was awaited, it is cancelled with it, or left to go on.
@@ -313,25 +344,26 @@ class Starter(Generic[T]):
         loop = events._get_running_loop()
         if loop is None and thread_branch() is not None:
             raise WrongCall(f"In a `def` workflow call {name}.start.sync(...).")
-        child: Coroutine[Any, Any, Child[T]] = self._ask(isinstance(loop, RunLoop), Child, args, on_parent_end, kwargs)
+        child: Coroutine[Any, Any, Child[T]] = self._ask(isinstance(loop, RunLoop), Child, args, kwargs)
         return child
 
-    def sync(self, *args: Any, on_parent_end: OnParentEnd = "cancel", **kwargs: Any) -> SyncChild[T]:
+    @overload
+    def sync(self, *args: P.args, **kwargs: P.kwargs) -> SyncChild[T]: ...
+
+    @overload
+    def sync(self, *args: Any, on_parent_end: OnParentEnd, **kwargs: Any) -> SyncChild[T]: ...
+
+    def sync(self, *args: Any, **kwargs: Any) -> SyncChild[T]:
         """Start a child of a `def` workflow; it exists when this returns."""
         loop = events._get_running_loop()
         if isinstance(loop, RunLoop):
             raise WrongCall(f"In an `async def` workflow write `await {self._child.name}.start(...)`.")
         is_inside = loop is None and thread_branch() is not None
-        child: SyncChild[T] = self._ask(is_inside, SyncChild, args, on_parent_end, kwargs)
+        child: SyncChild[T] = self._ask(is_inside, SyncChild, args, kwargs)
         return child
 
     def _ask(
-        self,
-        is_inside: bool,
-        handle: Callable[[StartedChild], Any],
-        args: tuple[Any, ...],
-        on_parent_end: str,
-        kwargs: dict[str, Any],
+        self, is_inside: bool, handle: Callable[[StartedChild], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         name = self._child.name
         if not is_inside:
@@ -339,6 +371,7 @@ class Starter(Generic[T]):
                 f"{name}.start(...) starts a child in the code of a workflow, and was called outside of one. "
                 f"Start a run with `await app.start({name}, ...)`."
             )
+        on_parent_end = kwargs.pop("on_parent_end", "cancel")
         if on_parent_end not in ("cancel", "leave"):
             raise Invalid(f'on_parent_end is {on_parent_end!r}; allowed are "cancel" and "leave".')
         text = self._child.input_of(args, kwargs)

@@ -93,6 +93,8 @@ def check_limit(what: str, duration: Duration | None) -> int | None:
 
 def attempt_limit(limits: Limits, begun_at: Instant, now: Instant) -> Limit | None:
     """How long an attempt that begins now may take; its step's first attempt began at `begun_at`."""
+    if limits.attempt_ms is None and limits.total_ms is None:
+        return None
     end = limits.end(begun_at)
     left_ms = None if end is None else max(end - now, 0)
     if left_ms is not None and (limits.attempt_ms is None or left_ms <= limits.attempt_ms):

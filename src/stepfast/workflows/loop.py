@@ -60,13 +60,13 @@ class RunLoop(asyncio.AbstractEventLoop):
         self._driving = False
         self._is_dropped = False
         self.tasks: set[BranchTask] = set()
+        self._main: Branch | None = None
         self._generators: Branch | None = None
         self._outer_hooks = sys.get_asyncgen_hooks()
 
     def start(self, code: Coroutine[Any, Any, T], branch: Branch) -> asyncio.Task[T]:
         """Begin code of the run in a branch of its own."""
-        if self._generators is None:
-            self._generators = Branch(branch.context, GENERATORS)
+        self._main = branch
         return self._add_task(code, branch, None, None)
 
     def kick(self) -> None:
@@ -79,7 +79,7 @@ class RunLoop(asyncio.AbstractEventLoop):
         """No code is left in this loop: let go of the run that it belongs to."""
         if not self.tasks:
             self._on_quiet = bool
-            self._generators = None
+            self._main = self._generators = None
 
     @property
     def is_idle(self) -> bool:
@@ -133,7 +133,9 @@ class RunLoop(asyncio.AbstractEventLoop):
             self._outer.call_soon_threadsafe(self._close_generator, generator)
 
     def _close_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
-        assert self._generators is not None
+        if self._generators is None:
+            assert self._main is not None
+            self._generators = Branch(self._main.context, GENERATORS)
         self._add_task(generator.aclose(), self._generators.child(), None, None)
 
     def _run_until_quiet(self) -> None:

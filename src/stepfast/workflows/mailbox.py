@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
-from stepfast.kernel.decisions import Message, OpenWait
+from stepfast.kernel.decisions import Message, OpenWait, Record
 from stepfast.kernel.rules import COMMAND_KINDS
 from stepfast.kernel.states import WaitKind
+from stepfast.workflows.alarms import Alarms
+
+T = TypeVar("T")
 
 
 class Mailbox:
     """The open waits of a run, who in its code waits for each, and the messages that nobody has taken yet."""
 
-    def __init__(self, waits: Iterable[OpenWait], inbox: Iterable[Message]) -> None:
-        self._waits = {wait.wait_id: wait for wait in waits}
-        self._inbox = {message.n: message for message in inbox}
+    def __init__(self, waits: Sequence[OpenWait], inbox: Sequence[Message]) -> None:
+        self._waits = {wait.wait_id: wait for wait in waits} if waits else {}
+        self._inbox = {message.n: message for message in inbox} if inbox else {}
         self._given_back: dict[int, Message] = {}
         self._taken: set[int] = set()
         self._waiters: dict[int, Callable[[], None]] = {}
+        self._alarms: Alarms | None = None
+        self._has_held_back = False
 
     @property
     def is_awaited(self) -> bool:
@@ -32,7 +39,7 @@ class Mailbox:
     @property
     def has_commands(self) -> bool:
         """Whether commands have come that nobody has told of."""
-        return any(message.kind in COMMAND_KINDS for message in self._inbox.values())
+        return bool(self._inbox) and any(message.kind in COMMAND_KINDS for message in self._inbox.values())
 
     def wait(self, wait_id: int) -> OpenWait | None:
         """A wait as the store last had it."""
@@ -46,6 +53,24 @@ class Mailbox:
         """From now on `check` is called whenever something has come."""
         self.open(wait)
         self._waiters[wait.wait_id] = check
+        # When the next try of a step begins, the code hears nothing.
+        if wait.due_at is not None and wait.kind is not WaitKind.BACKOFF:
+            self._alarms = self._alarms or Alarms(self._waiters)
+            self._alarms.set(wait.wait_id, wait.due_at)
+
+    def ring(self, wait: OpenWait, end: Callable[[], None]) -> None:
+        """The time of a wait is over: `end` is called when all that were over before have ended."""
+        assert self._alarms is not None
+        self._alarms.ring(wait, end)
+
+    def by_time(self, calls: Sequence[tuple[T, Record | None]]) -> Sequence[tuple[T, Record | None]]:
+        """Calls that go on from their records, those first that are over first."""
+        return sorted(calls, key=self._due_of) if self._waits else calls
+
+    def _due_of(self, call: tuple[Any, Record | None]) -> float:
+        record = call[1]
+        wait = None if record is None else self._waits.get(record.seq)
+        return math.inf if wait is None or wait.due_at is None else wait.due_at
 
     def forget(self, wait_id: int) -> None:
         """Nobody waits for it any more."""
@@ -56,17 +81,35 @@ class Mailbox:
         """Nobody waits for it now; it stays open, and somebody may wait for it later."""
         self._waiters.pop(wait_id, None)
 
+    def go_on(self) -> None:
+        """The end of a wait is on its way into the store: what had to come behind it may follow."""
+        if self._alarms is not None:
+            self._alarms.give_turns()
+        if self._has_held_back:
+            self._has_held_back = False
+            self._let_look()
+
     def take(self, kind: str, name: str, until: int | None) -> Message | None:
-        """The oldest message of that name which came in time, now taken."""
+        """The oldest message of that name which came in time, now taken.
+
+        One that came when another wait of the code was over is held back until that has ended.
+        """
         there = {**self._inbox, **self._given_back}
         for n in sorted(there):
             message = there[n]
             if message.kind == kind and message.name == name and (until is None or message.at <= until):
+                if self._is_too_early(message):
+                    self._has_held_back = True
+                    return None
                 self._inbox.pop(n, None)
                 self._given_back.pop(n, None)
                 self._taken.add(n)
                 return message
         return None
+
+    def _is_too_early(self, message: Message) -> bool:
+        first_at = None if self._alarms is None else self._alarms.first_at
+        return first_at is not None and first_at < message.at
 
     def give_back(self, message: Message) -> None:
         """Whoever took it does not want it any more: it is for the next one, in its old place."""
@@ -91,7 +134,11 @@ class Mailbox:
 
     def update(self, waits: Iterable[OpenWait], inbox: Iterable[Message]) -> None:
         """The store was asked again: let everyone who waits look, in the order in which they began to wait."""
-        self._waits.update((wait.wait_id, wait) for wait in waits)
+        for wait in waits:
+            self._waits[wait.wait_id] = wait
+            if self._alarms is not None and wait.due_at is not None:
+                # This process may have taken it to be due a little earlier or later.
+                self._alarms.move(wait.wait_id, wait.due_at)
         self._inbox = {message.n: message for message in inbox if message.n not in self._taken}
         self._let_look()
 

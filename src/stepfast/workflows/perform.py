@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +12,9 @@ from stepfast.kernel.decisions import CallId, HeldRun, History, Message
 from stepfast.kernel.errors import NonDeterminism, StepFailed, StepfastError
 from stepfast.workflows.bodies import ContinueAs, Later
 from stepfast.workflows.branches import Branch, enter_thread
-from stepfast.workflows.context import Host, Parked, RunContext
+from stepfast.workflows.context import RunContext
 from stepfast.workflows.registry import Executable
+from stepfast.workflows.stay import Host, Parked
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,10 @@ class Performance:
     def unheard_failures(self) -> list[CallId]:
         """The calls that failed, but whose failure the code was never given."""
         return self._context.unheard_failures()
+
+    def handlers_of(self, failed: Iterable[CallId]) -> list[CallId]:
+        """The calls that the code made while it handled these failures."""
+        return self._context.handlers_of(failed)
 
     def cut_off_calls(self) -> list[CallId]:
         """The calls of which something is recorded, but no end that the code could go on from."""

@@ -116,6 +116,7 @@ class WaitCall:
         record = asked.new_record(StepState.CANCELLED, 1, self._started_at)
         asked.context.busy.add(asked.call)
         asked.context.save(rules.call_off(asked.context.run, record, closed), partial(self._called_off, asked))
+        asked.context.mailbox.go_on()
 
     def _called_off(self, asked: Asked, refused: BaseException | None) -> None:
         asked.context.busy.discard(asked.call)
@@ -183,11 +184,15 @@ class WaitCall:
             if wait is None or wait.due_at is None:
                 return
             if wait.due_at <= now:
-                self.due(wait)
+                context.mailbox.ring(wait, partial(self._due, wait))
                 return
             context.busy.discard(call)
             context.kick()
             due_at = Instant(clock.now() + wait.due_at - now)
+
+    def _due(self, wait: OpenWait) -> None:
+        if not self._ending:
+            self.due(wait)
 
     async def _as_stored(self, wait_id: int) -> OpenWait | None:
         """The wait as the store has it, unless it has ended by what has come: only the store knows when it is due."""
@@ -222,6 +227,7 @@ class WaitCall:
         asked.context.busy.add(asked.call)
         decision = rules.end_wait(asked.context.run, record, closed, taken)
         asked.context.save(decision, partial(asked.context.ended, asked, record.ended_at, value, error))
+        asked.context.mailbox.go_on()
 
     def _stop_waiting(self, wait: OpenWait) -> None:
         self._ending = True

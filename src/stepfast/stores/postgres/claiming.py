@@ -20,7 +20,7 @@ select c.next_due_at, c.suspects_wait, h.*
   left join lateral stepfast.held_runs(c.claimed) h on true
 """
 
-CLAIM_RUN = "select h.* from stepfast.claim_run($1::uuid, $2::uuid, $3::text[]) c, stepfast.held_runs(c) h"
+CLAIM_RUNS = "select h.* from stepfast.claim_runs($1::uuid, $2::uuid[], $3::text[]) c, stepfast.held_runs(c) h"
 
 RECORDS = "select * from stepfast.records($1::uuid[])"
 
@@ -38,9 +38,9 @@ def claimed(answer: Sequence[Row]) -> Claimed:
     return Claimed([_held_run(row[2:]) for row in answer if row[2] is not None], next_due_at, suspects_wait)
 
 
-def claimed_run(answer: Sequence[Row]) -> HeldRun | None:
-    """The run that was asked for, if it was handed out."""
-    return _held_run(answer[0]) if answer else None
+def claimed_runs(answer: Sequence[Row]) -> list[HeldRun]:
+    """Those of the runs asked for that were handed out."""
+    return [_held_run(row) for row in answer]
 
 
 def records_by_run(run_ids: Sequence[RunId], answer: Sequence[Row]) -> dict[RunId, list[Record]]:

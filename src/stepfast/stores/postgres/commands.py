@@ -114,7 +114,7 @@ def _run_ids(requests: Iterable[Request]) -> list[RunId]:
 def _seen_run(row: Row) -> SeenRun:
     """A row of `LOOK`."""
     run_id, tenant, workflow, version, kind, code, text, generation, state, task, hold, is_put_off, *rest = row
-    error, parent_id, parent_wait, is_awaited, has_letter, deadline_at, has_begun, *place, _ = rest
+    error, parent_id, parent_wait, is_awaited, has_letter, deadline_at, has_begun, *place, leave, _ = rest
     run = LockedRun(
         RunId(run_id),
         tenant,
@@ -134,6 +134,7 @@ def _seen_run(row: Row) -> SeenRun:
         has_letter,
         deadline_at=deadline_at,
         has_begun=has_begun,
+        leave=leave,
     )
     token, worker_id, queue, last_event = place
     return SeenRun(run, token, None if worker_id is None else WorkerId(worker_id), queue, last_event)

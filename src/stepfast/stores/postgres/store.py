@@ -25,8 +25,10 @@ from stepfast.kernel.exchange import (
 )
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.views import (
+    Backlog,
     EventView,
-    Finding,
+    Family,
+    Findings,
     LetterFilter,
     LetterView,
     OutcomeView,
@@ -112,7 +114,16 @@ class PostgresStore:
 
     async def claim_run(self, worker_id: WorkerId, run_id: RunId, codes: Sequence[str]) -> HeldRun | None:
         """Lease one given run to a worker."""
-        return claiming.claimed_run(await self._cold.fetch(claiming.CLAIM_RUN, [worker_id, run_id, codes]))
+        runs = await self.claim_runs(worker_id, [run_id], codes)
+        return runs[0] if runs else None
+
+    async def claim_runs(self, worker_id: WorkerId, run_ids: Sequence[RunId], codes: Sequence[str]) -> list[HeldRun]:
+        """Lease given runs to a worker."""
+        return claiming.claimed_runs(await self._cold.fetch(claiming.CLAIM_RUNS, [worker_id, run_ids, codes]))
+
+    async def family(self, run_id: RunId, limit: int = 1000) -> Family:
+        """What a run and its descendants have that can be taken."""
+        return await reading.get_family(self._cold, run_id, limit)
 
     async def change(self, requests: Sequence[Request]) -> list[Changed | StepfastError]:
         """Carry out commands in one transaction, answering each in order."""
@@ -210,7 +221,11 @@ class PostgresStore:
         """Every queue that has open runs."""
         return await reading.read(self._cold, "list_queues", {}, rows.queue_view)
 
-    async def findings(self, limit: int = 100) -> list[Finding]:
+    async def backlog(self, limit: int = 1000) -> Backlog:
+        """How much is ready, by queue and code."""
+        return await reading.get_backlog(self._cold, limit)
+
+    async def findings(self, limit: int = 100) -> Findings:
         """Runs that break the invariant of unended runs."""
         return await reading.find_all(self._cold, limit)
 

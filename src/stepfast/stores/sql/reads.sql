@@ -127,37 +127,177 @@ select queue,
  group by queue
  order by queue;
 
--- The invariant of unended runs, a statement for each clause: what it answers with should not be.
+-- name: list_family
+-- What may be taken of a run and its open descendants, by place, and behind it what falls due later, by its moment.
+with recursive family (run_id) as (
+    select t.run_id
+      from stepfast.task t
+     where t.run_id = :run_id
+    union all
+    select t.run_id
+      from family
+     cross join stepfast.run r
+     cross join stepfast.task t
+     where r.parent_id = family.run_id
+       and t.run_id = r.run_id
+)
+select m.run_id, m.queue, m.code, m.crashes, m.later_at
+  from (select t.run_id, t.queue, t.code, t.crashes, t.place,
+               case when t.state = 'waiting' and t.due_at > (select stepfast.now_ms()) then t.due_at end as later_at
+          from family
+         cross join stepfast.task t
+         where t.run_id = family.run_id
+           and not t.hold
+           and (t.state = 'ready' or (t.state = 'waiting' and t.due_at is not null))) m
+ order by coalesce(m.later_at, 0), m.place, m.run_id
+ limit :limit;
+
+-- name: list_lines
+-- Every queue and code that has ready runs, and how many up to a limit: one look into the index for each of them.
+with recursive served (queue) as (
+    select (select t.queue
+              from stepfast.task t
+             where t.state = 'ready'
+               and not t.hold
+               and t.crashes = 0
+             order by t.queue
+             limit 1)
+    union all
+    select (select t.queue
+              from stepfast.task t
+             where t.queue > q.queue
+               and t.state = 'ready'
+               and not t.hold
+               and t.crashes = 0
+             order by t.queue
+             limit 1)
+      from served q
+     where q.queue is not null
+), line (queue, code) as (
+    select q.queue,
+           (select t.code
+              from stepfast.task t
+             where t.queue = q.queue
+               and t.state = 'ready'
+               and not t.hold
+               and t.crashes = 0
+             order by t.code
+             limit 1)
+      from served q
+     where q.queue is not null
+    union all
+    select l.queue,
+           (select t.code
+              from stepfast.task t
+             where t.queue = l.queue
+               and t.code > l.code
+               and t.state = 'ready'
+               and not t.hold
+               and t.crashes = 0
+             order by t.code
+             limit 1)
+      from line l
+     where l.code is not null
+)
+select l.queue, l.code,
+       (select count(*)
+          from (select 1
+                  from stepfast.task t
+                 where t.queue = l.queue
+                   and t.code = l.code
+                   and t.state = 'ready'
+                   and not t.hold
+                   and t.crashes = 0
+                 limit :limit) counted)
+  from line l
+ where l.code is not null
+ order by l.queue, l.code;
+
+-- name: count_suspects
+-- How many runs have lost a worker and stand in line, up to a limit, and whether there is any open run at all.
+select (select count(*)
+          from (select 1
+                  from stepfast.task t
+                 where t.state = 'ready'
+                   and not t.hold
+                   and t.crashes > 0
+                 order by t.queue, t.crashes
+                 limit :limit) counted),
+       exists (select 1 from stepfast.task);
+
+-- The invariant of unended runs, a statement for each clause: what it answers with should not be. Clauses that no index
+-- can answer look at the newest runs only, those behind `:runs_after` and `:tasks_after`, and look up the rest one by
+-- one: a subquery that gives a value is never turned into a join over all that is stored. SQLite takes the tables of a
+-- cross join in the order in which they are written.
+
+-- name: reach_of_runs
+-- The run that lies so many behind the newest; nothing when there are not so many.
+select run_id
+  from stepfast.run
+ order by run_id desc
+ limit 1
+offset :reach;
+
+-- name: reach_of_tasks
+-- The same among those that have not ended.
+select run_id
+  from stepfast.task
+ order by run_id desc
+ limit 1
+offset :reach;
 
 -- name: find_run_without_task
 -- A run that has not ended in its newest generation, and is in no line.
-select r.run_id, r.tenant, 'generation ' || cast(coalesce(g.newest, 1) as text) || ' has neither task nor outcome'
+select r.run_id, r.tenant,
+       'generation '
+       || cast(coalesce((select max(g.generation) from stepfast.generation g where g.run_id = r.run_id), 1) as text)
+       || ' has neither task nor outcome'
   from stepfast.run r
-  left join (select run_id, max(generation) as newest from stepfast.generation group by run_id) g
-         on g.run_id = r.run_id
- where not exists (select 1 from stepfast.task t where t.run_id = r.run_id)
-   and not exists (select 1
-                     from stepfast.outcome o
-                    where o.run_id = r.run_id
-                      and o.generation = coalesce(g.newest, 1))
+ where r.run_id > :runs_after
+   and (select 1 from stepfast.task t where t.run_id = r.run_id) is null
+   and (select 1
+          from stepfast.outcome o
+         where o.run_id = r.run_id
+           and o.generation = coalesce(
+                   (select max(g.generation) from stepfast.generation g where g.run_id = r.run_id), 1)) is null
  order by r.run_id
  limit :limit;
 
 -- name: find_task_of_ended_run
 -- A run that has ended in this generation, and is still in the line.
-select t.run_id, t.tenant, 'generation ' || cast(o.generation as text) || ' is ' || o.state || ' and still in the line'
-  from stepfast.task t
-  join stepfast.outcome o on o.run_id = t.run_id
-                         and o.generation = t.generation
- order by t.run_id
+select e.run_id, e.tenant, 'generation ' || cast(e.generation as text) || ' is ' || e.state || ' and still in the line'
+  from (select t.run_id, t.tenant, t.generation,
+               (select o.state from stepfast.outcome o where o.run_id = t.run_id and o.generation = t.generation) as state
+          from stepfast.task t
+         where t.run_id > :tasks_after) e
+ where e.state is not null
+ order by e.run_id
  limit :limit;
 
 -- name: find_holder_gone
--- A run that is held by a worker that is dead or unknown; upkeep gives it back.
+-- A run that is held by a worker that is dead or unknown; upkeep gives it back. One look into the index for each holder.
+with recursive holder (worker_id) as (
+    select (select t.worker_id
+              from stepfast.task t
+             where t.state = 'leased'
+             order by t.worker_id
+             limit 1)
+    union all
+    select (select t.worker_id
+              from stepfast.task t
+             where t.worker_id > h.worker_id
+               and t.state = 'leased'
+             order by t.worker_id
+             limit 1)
+      from holder h
+     where h.worker_id is not null
+)
 select t.run_id, t.tenant, 'leased by worker ' || cast(t.worker_id as text)
-  from stepfast.task t
- where t.state = 'leased'
-   and not exists (select 1 from stepfast.worker w where w.worker_id = t.worker_id and w.dead_at is null)
+  from holder h
+ cross join stepfast.task t
+ where t.worker_id = h.worker_id
+   and t.state = 'leased'
+   and not exists (select 1 from stepfast.worker w where w.worker_id = h.worker_id and w.dead_at is null)
  order by t.run_id
  limit :limit;
 
@@ -165,18 +305,72 @@ select t.run_id, t.tenant, 'leased by worker ' || cast(t.worker_id as text)
 -- A run that waits, and nothing can wake it.
 select t.run_id, t.tenant, 'waiting without a wait'
   from stepfast.task t
- where t.state = 'waiting'
-   and not exists (select 1 from stepfast.wait w where w.run_id = t.run_id)
+ where t.run_id > :tasks_after
+   and t.state = 'waiting'
+   and (select 1 from stepfast.wait w where w.run_id = t.run_id limit 1) is null
  order by t.run_id
  limit :limit;
 
 -- name: find_wait_long_due
--- A run whose wait is long over, and which nobody has taken up.
+-- A run whose wait is long over, and which nobody has taken up. One look into the index for each queue.
+with recursive due (queue) as (
+    select (select t.queue
+              from stepfast.task t
+             where t.state = 'waiting'
+               and t.due_at is not null
+               and not t.hold
+             order by t.queue
+             limit 1)
+    union all
+    select (select t.queue
+              from stepfast.task t
+             where t.queue > q.queue
+               and t.state = 'waiting'
+               and t.due_at is not null
+               and not t.hold
+             order by t.queue
+             limit 1)
+      from due q
+     where q.queue is not null
+)
 select t.run_id, t.tenant, w.kind || ' ' || w.name || ', due at ' || cast(w.due_at as text)
-  from stepfast.task t
-  join stepfast.wait w on w.run_id = t.run_id
- where t.state = 'waiting'
+  from due q
+ cross join stepfast.task t
+ cross join stepfast.wait w
+ where t.queue = q.queue
+   and t.due_at < (select stepfast.now_ms()) - :long_due_ms
+   and t.due_at is not null
+   and t.state = 'waiting'
    and not t.hold
-   and w.due_at < stepfast.now_ms() - :long_due_ms
+   and w.run_id = t.run_id
+   and w.due_at < (select stepfast.now_ms()) - :long_due_ms
  order by t.run_id, w.wait_id
+ limit :limit;
+
+-- name: find_wait_forgotten
+-- A run whose wait is long over, and which has no moment at which anybody would take it up.
+select d.run_id, d.tenant, 'waits beyond ' || cast(d.due_at as text) || ', when a wait of it was over'
+  from (select t.run_id, t.tenant,
+               (select min(w.due_at) from stepfast.wait w where w.run_id = t.run_id) as due_at
+          from stepfast.task t
+         where t.run_id > :tasks_after
+           and t.state = 'waiting'
+           and t.due_at is null
+           and not t.hold) d
+ where d.due_at < (select stepfast.now_ms()) - :long_due_ms
+ order by d.run_id
+ limit :limit;
+
+-- name: find_lasting_trouble
+-- A run that is handed back again and again for trouble which does not pass by itself, such as a blob that is gone.
+select w.run_id, w.tenant, e.data
+  from stepfast.wait w
+ cross join stepfast.event e
+ where e.run_id = w.run_id
+   and w.run_id > :tasks_after
+   and w.wait_id = 0
+   and w.kind = 'backoff'
+   and e.seq = (select max(h.seq) from stepfast.event h where h.run_id = w.run_id and h.type = 'handed_back')
+   and e.data like '%"is_lasting": true}'
+ order by w.run_id
  limit :limit;

@@ -88,12 +88,12 @@ def _find(connection: apsw.Connection, request: Request, now: Instant) -> Found:
 
 def _found(row: Row, steps: Sequence[StepMark]) -> Found:
     run_id, tenant, workflow, version, kind, code, run_input, generation, state, task, hold, is_put_off, *rest = row
-    error, parent_id, parent_wait, is_awaited, has_letter, deadline_at, claims, *holder = rest
+    error, parent_id, parent_wait, is_awaited, has_letter, deadline_at, claims, leave, *holder = rest
     identity = (run_id, tenant, workflow, version, kind, code, run_input, generation, RunState(state))
     standing = (None if task is None else TaskState(task), bool(hold), bool(is_put_off), error)
     joins = None if parent_id is None else Joins(parent_id, parent_wait)
     ties = (joins, bool(is_awaited), bool(has_letter))
-    return Found(LockedRun(*identity, *standing, *ties, steps, deadline_at, claims > 0), *holder)
+    return Found(LockedRun(*identity, *standing, *ties, steps, deadline_at, claims > 0, bool(leave)), *holder)
 
 
 def _marks(connection: apsw.Connection, run_id: RunId) -> list[StepMark]:

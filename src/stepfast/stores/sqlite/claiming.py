@@ -37,16 +37,17 @@ def claim(connection: apsw.Connection, request: Claim) -> Claimed:
     return Claimed(runs, _next_due(connection, request.queues), suspects_wait)
 
 
-def claim_run(
-    connection: apsw.Connection, worker_id: WorkerId, run_id: RunId, codes: Collection[str]
-) -> HeldRun | None:
-    """Lease one given run to a worker that is alive, if it is free and of code that the worker has."""
+def claim_runs(
+    connection: apsw.Connection, worker_id: WorkerId, run_ids: Sequence[RunId], codes: Collection[str]
+) -> list[HeldRun]:
+    """Lease those of given runs to a worker that is alive which are free and of code that the worker has."""
     label, now = live_label(connection, worker_id), moment(connection)
-    if label is None or one(connection, SQL["code_of_free"], {"run_id": run_id, "now": now}) not in codes:
-        return None
-    runs = _lease(connection, [run_id], worker_id, now)
+    if label is None:
+        return []
+    free = [id_ for id_ in run_ids if one(connection, SQL["code_of_free"], {"run_id": id_, "now": now}) in codes]
+    runs = _lease(connection, free, worker_id, now)
     _tell(connection, runs, claimed_data(worker_id, label), now)
-    return runs[0]
+    return runs
 
 
 Choose = Callable[[apsw.Connection, Claim, QueueRoom], list[RunId]]
@@ -120,10 +121,25 @@ def _lease(connection: apsw.Connection, chosen: Sequence[RunId], worker_id: Work
 
 def _held_run(row: Row) -> HeldRun:
     run_id, tenant, workflow, version, kind, queue, generation, token, worker_id, run_input, wakes, hold, *rest = row
-    claims, crashes, last_seq, last_event, queued_at, deadline_at, tries, parent_id, parent_wait, *origin = rest
+    (
+        claims,
+        crashes,
+        last_seq,
+        last_event,
+        queued_at,
+        deadline_at,
+        tries,
+        parent_id,
+        parent_wait,
+        *origin,
+        leave,
+        kept_seq,
+    ) = rest
     joins = None if parent_id is None else Joins(parent_id, parent_wait)
     place = (run_id, tenant, workflow, version, kind, queue, generation, token, worker_id, run_input, wakes, bool(hold))
-    return HeldRun(*place, claims, crashes, last_seq, last_event, queued_at, deadline_at, tries, joins, *origin)
+    numbers = (claims, crashes, last_seq, last_event, queued_at, deadline_at, tries)
+    fields: Row = (*place, *numbers, joins, *origin, bool(leave), kept_seq)
+    return HeldRun(*fields)
 
 
 def _tell(connection: apsw.Connection, runs: Sequence[HeldRun], data: str, now: Instant) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
 
 import apsw
@@ -12,8 +13,10 @@ from stepfast.kernel.decisions import History
 from stepfast.kernel.exchange import Look
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.views import (
+    Backlog,
     EventView,
-    Finding,
+    Family,
+    Findings,
     LetterFilter,
     LetterView,
     OutcomeView,
@@ -61,13 +64,29 @@ def list_queues(connection: apsw.Connection) -> list[QueueView]:
     return _all(connection, "list_queues", {}, rows.queue_view)
 
 
-def find_all(connection: apsw.Connection, limit: int) -> list[Finding]:
-    parameters = rows.finding_parameters(limit)
+def get_family(connection: apsw.Connection, run_id: RunId, limit: int) -> Family:
+    return rows.family(_all(connection, "list_family", {"run_id": run_id, "limit": limit}, tuple))
+
+
+def get_backlog(connection: apsw.Connection, limit: int) -> Backlog:
     with connection:
+        lines = _all(connection, "list_lines", {"limit": limit}, rows.line_view)
+        (counted,) = _all(connection, "count_suspects", {"limit": limit}, tuple)
+    return rows.backlog(lines, counted)
+
+
+def find_all(connection: apsw.Connection, limit: int) -> Findings:
+    with connection:
+        runs_after, tasks_after = _reached(connection, "reach_of_runs"), _reached(connection, "reach_of_tasks")
+        parameters = rows.finding_parameters(limit, runs_after, tasks_after)
         found = [
-            _all(connection, f"find_{clause}", parameters, partial(rows.finding, clause)) for clause in rows.CLAUSES
+            _all(connection, f"find_{clause}", parameters, partial(rows.finding, clause)) for clause in rows.FINDINGS
         ]
-    return [finding for findings in found for finding in findings]
+    return Findings(chain.from_iterable(found), is_whole=not (runs_after or tasks_after))
+
+
+def _reached(connection: apsw.Connection, name: str) -> RunId | None:
+    return next(iter(_all(connection, name, {"reach": rows.REACH}, rows.run_id_alone)), None)
 
 
 def get_histories(connection: apsw.Connection, run_ids: Sequence[RunId]) -> dict[RunId, History]:

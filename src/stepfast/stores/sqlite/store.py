@@ -25,8 +25,10 @@ from stepfast.kernel.exchange import (
 )
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.views import (
+    Backlog,
     EventView,
-    Finding,
+    Family,
+    Findings,
     LetterFilter,
     LetterView,
     OutcomeView,
@@ -103,8 +105,17 @@ class SqliteStore:
 
     async def claim_run(self, worker_id: WorkerId, run_id: RunId, codes: Sequence[str]) -> HeldRun | None:
         """Lease one given run to a worker."""
-        work = partial(claiming.claim_run, worker_id=worker_id, run_id=run_id, codes=codes)
+        runs = await self.claim_runs(worker_id, [run_id], codes)
+        return runs[0] if runs else None
+
+    async def claim_runs(self, worker_id: WorkerId, run_ids: Sequence[RunId], codes: Sequence[str]) -> list[HeldRun]:
+        """Lease given runs to a worker."""
+        work = partial(claiming.claim_runs, worker_id=worker_id, run_ids=run_ids, codes=codes)
         return await self._writer.run(work)
+
+    async def family(self, run_id: RunId, limit: int = 1000) -> Family:
+        """What a run and its descendants have that can be taken."""
+        return await self._views.run(partial(reading.get_family, run_id=run_id, limit=limit))
 
     async def change(self, requests: Sequence[Request]) -> list[Changed | StepfastError]:
         """Carry out commands, answering each in order."""
@@ -182,7 +193,11 @@ class SqliteStore:
         """Every queue that has open runs."""
         return await self._views.run(reading.list_queues)
 
-    async def findings(self, limit: int = 100) -> list[Finding]:
+    async def backlog(self, limit: int = 1000) -> Backlog:
+        """How much is ready, by queue and code."""
+        return await self._views.run(partial(reading.get_backlog, limit=limit))
+
+    async def findings(self, limit: int = 100) -> Findings:
         """Runs that break the invariant of unended runs."""
         return await self._views.run(partial(reading.find_all, limit=limit))
 

@@ -37,6 +37,7 @@ class Orphan(NamedTuple):
     version: int
     parent_id: RunId | None
     parent_wait: int | None
+    leave: bool
 
 
 def upkeep(connection: apsw.Connection, request: Upkeep) -> UpkeepReport:
@@ -104,17 +105,17 @@ def _is_failed(connection: apsw.Connection, orphan: Orphan, verdict: DeadRun, no
 
 
 def _fail(connection: apsw.Connection, orphan: Orphan, verdict: DeadRun, now: Instant) -> None:
-    """End a run whose crash budget is spent; when no other run awaits it, it becomes a dead letter."""
+    """End a run whose crash budget is spent; one that is its own becomes a dead letter."""
     decision = _decision(connection, orphan)
     data = json.dumps({"error_type": verdict.error_type, "message": verdict.message})
     failed = Event(EventType.FAILED, now, data=data)
-    if orphan.parent_id is None or orphan.parent_wait is None:
-        joins = None
+    parent_id, parent_wait = orphan.parent_id, orphan.parent_wait
+    joins = None if parent_id is None or parent_wait is None else Joins(parent_id, parent_wait)
+    if joins is None or orphan.leave:
         letters = (Event(EventType.DLQ_PENDING, now), Event(EventType.DLQ_RECORDED, now))
         decision.events = (_reaped(orphan, now), *letters, failed)
         decision.dead_letter = DeadLetter(orphan.workflow, orphan.version, verdict.error_type, verdict.message, None)
     else:
-        joins = Joins(orphan.parent_id, orphan.parent_wait)
         decision.events = (_reaped(orphan, now), failed)
     decision.outcome = Outcome(RunState.FAILED, None, verdict.error, now, joins)
     save(connection, [decision], False)

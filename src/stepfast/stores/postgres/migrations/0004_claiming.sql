@@ -387,8 +387,8 @@ begin
 end
 $$;
 
--- Leases one given task to a worker that is alive, if it is ready or due, not held, and of one of the codes.
-create function stepfast.claim_run(c_worker uuid, c_run uuid, c_codes text[]) returns uuid[]
+-- Leases given tasks to a worker that is alive: those that are ready or due, not held, and of one of the codes.
+create function stepfast.claim_runs(c_worker uuid, c_runs uuid[], c_codes text[]) returns uuid[]
 language plpgsql volatile
 set enable_seqscan = off
 set enable_bitmapscan = off
@@ -402,6 +402,7 @@ as $$
 declare
     moment bigint := stepfast.now_ms();
     claimed_data text;
+    chosen uuid[];
 begin
     select stepfast.claimed_data(c_worker, w.label)
       into claimed_data
@@ -410,14 +411,17 @@ begin
     if not found then
         return '{}';
     end if;
-    perform from stepfast.task t where t.run_id = c_run and t.code = any (c_codes) for no key update;
-    if not found then
-        return '{}';
-    end if;
+    chosen := array(
+        select t.run_id
+          from stepfast.task t
+         where t.run_id = any (c_runs) and t.code = any (c_codes)
+         order by t.run_id
+           for no key update
+    );
     update stepfast.task t
        set state = 'ready', due_at = null, since_at = moment
-     where t.run_id = c_run and t.state || '' = 'waiting' and not t.hold and t.due_at <= moment;
-    return stepfast.lease(c_worker, claimed_data, array[c_run], moment);
+     where t.run_id = any (chosen) and t.state || '' = 'waiting' and not t.hold and t.due_at <= moment;
+    return stepfast.lease(c_worker, claimed_data, chosen, moment);
 end
 $$;
 
@@ -429,7 +433,8 @@ returns table (
     run_id text, tenant text, workflow text, version integer, kind text, queue text, generation integer, token integer,
     worker_id text, input text, wakes integer, hold boolean, claims integer, crashes integer, last_seq integer,
     last_event integer, queued_at bigint, deadline_at bigint, tries integer, parent_id text, parent_wait integer,
-    actor text, correlation_id text, causation_id text, thread_id text, subject text, metadata text
+    actor text, correlation_id text, causation_id text, thread_id text, subject text, metadata text, leave boolean,
+    kept_seq integer
 )
 language plpgsql volatile
 set enable_seqscan = off
@@ -451,7 +456,10 @@ begin
            coalesce((select max(s.seq) from stepfast.step s where s.run_id = t.run_id), 0),
            coalesce((select max(e.seq) from stepfast.event e where e.run_id = t.run_id), 0),
            r.queued_at, t.deadline_at, t.tries, r.parent_id::text, r.parent_wait, r.actor, r.correlation_id,
-           r.causation_id, r.thread_id, r.subject, r.metadata
+           r.causation_id, r.thread_id, r.subject, r.metadata, r.leave,
+           case when t.generation > 1 then coalesce((
+               select max(s.seq) from stepfast.step s where s.run_id = t.run_id and s.generation < t.generation
+           ), 0) else 0 end
       from r
      cross join lateral (select x.* from stepfast.task x where x.run_id = r.run_id offset 0) t
       left join lateral (

@@ -170,13 +170,14 @@ declare
     lost record;
     failed_seq integer := k_seq;
 begin
-    select t.tenant, t.generation, r.workflow, coalesce(g.version, r.version) as version, r.parent_id, r.parent_wait
+    select t.tenant, t.generation, r.workflow, coalesce(g.version, r.version) as version, r.parent_id, r.parent_wait,
+           r.leave
       into strict lost
       from stepfast.task t
      cross join lateral (select x.* from stepfast.run x where x.run_id = t.run_id offset 0) r
       left join stepfast.generation g on g.run_id = k_run and g.generation = t.generation
      where t.run_id = k_run;
-    if lost.parent_id is null then
+    if lost.parent_id is null or lost.leave then
         insert into stepfast.event (run_id, seq, tenant, generation, type, at, token)
         values (k_run, k_seq, lost.tenant, lost.generation, 'dlq_pending', moment, k_token),
                (k_run, k_seq + 1, lost.tenant, lost.generation, 'dlq_recorded', moment, k_token);

@@ -45,7 +45,7 @@ returns table (
     run_id text, tenant text, workflow text, version integer, kind text, code text, input text, generation integer,
     state text, task text, hold boolean, is_put_off boolean, error text, parent_id text, parent_wait integer,
     is_awaited boolean, has_letter boolean, deadline_at bigint, has_begun boolean, token integer, worker_id text,
-    queue text, last_event integer, is_untold boolean
+    queue text, last_event integer, leave boolean, is_untold boolean
 )
 language plpgsql volatile
 set enable_seqscan = off
@@ -70,7 +70,7 @@ begin
                 where d.run_id = s.run_id and d.generation = s.generation and d.resolved_at is null
            ),
            t.deadline_at, coalesce(t.claims > 0, true), s.token, t.worker_id::text, s.queue,
-           coalesce((select max(e.seq) from stepfast.event e where e.run_id = s.run_id), 0),
+           coalesce((select max(e.seq) from stepfast.event e where e.run_id = s.run_id), 0), r.leave,
            exists (
                select from stepfast.inbox m where m.run_id = s.run_id and m.kind in ('paused', 'resumed') and not m.told
            )

@@ -114,7 +114,10 @@ select t.run_id, t.tenant, r.workflow, coalesce(g.version, r.version), r.kind, t
        (select coalesce(max(s.seq), 0) from step s where s.run_id = t.run_id),
        (select coalesce(max(e.seq), 0) from event e where e.run_id = t.run_id),
        r.queued_at, t.deadline_at, t.tries, r.parent_id, r.parent_wait, r.actor, r.correlation_id, r.causation_id,
-       r.thread_id, r.subject, r.metadata
+       r.thread_id, r.subject, r.metadata, r.leave,
+       case when t.generation > 1 then coalesce((
+           select max(s.seq) from step s where s.run_id = t.run_id and s.generation < t.generation
+       ), 0) else 0 end
   from task t
   join run r on r.run_id = t.run_id
   left join generation g on g.run_id = t.run_id

@@ -68,7 +68,7 @@ select holder.worker_id
 -- name: orphans
 -- Runs that a worker left behind.
 select t.run_id, t.tenant, t.generation, t.token, t.crashes, t.strikes, r.workflow, coalesce(g.version, r.version),
-       r.parent_id, r.parent_wait
+       r.parent_id, r.parent_wait, r.leave
   from task t
   join run r on r.run_id = t.run_id
   left join generation g on g.run_id = t.run_id

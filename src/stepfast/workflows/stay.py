@@ -1,0 +1,262 @@
+"""A run's stay with its worker: what is done beside its code, what comes for it, and how it is parked or let go."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import events
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, NamedTuple
+
+from stepfast.kernel import rules
+from stepfast.kernel.blobs import LargeValues
+from stepfast.kernel.commands import Changed, Request
+from stepfast.kernel.decisions import CallId, Decision, HeldRun, History, Message
+from stepfast.kernel.errors import LeaseLost, StepfastError, WrongCall
+from stepfast.kernel.events import Event
+from stepfast.kernel.exchange import Delivered, Look, Woken
+from stepfast.kernel.ids import RunId
+from stepfast.kernel.ports import Clock, Recorder, Store
+from stepfast.kernel.retry import Retry
+from stepfast.kernel.states import StepState
+from stepfast.workflows.limits import BodyThreads
+from stepfast.workflows.loop import open_loop
+from stepfast.workflows.mailbox import Mailbox
+
+
+class Parked(BaseException):
+    """The run's code is being dropped here: it waits, was cancelled, or belongs to another worker now.
+
+    No Exception, so that code which catches those does not take it for a failure of its own.
+    """
+
+
+class Held(Exception):
+    """A person holds the run: it is given back, and nobody takes it until it is resumed."""
+
+
+class Host(NamedTuple):
+    """What a run gets from the worker that executes it."""
+
+    recorder: Recorder
+    clock: Clock
+    threads: BodyThreads
+    default_retry: Retry
+    store: Store
+    values: LargeValues
+    change: Callable[[Sequence[Request]], Awaitable[list[Changed | StepfastError]]]
+    """Carries commands out, and tells those whom they concern."""
+    delivered: Callable[[RunId, Delivered], None]
+    """Hears of what was brought to a run."""
+
+
+class Stay:
+    """A run while this worker has it, from its claim until it ends, is parked or is let go."""
+
+    def __init__(
+        self,
+        run: HeldRun,
+        history: History,
+        host: Host,
+        outer: asyncio.AbstractEventLoop,
+        on_quiet: Callable[[], bool],
+    ) -> None:
+        self.run = run
+        self.host = host
+        self.outer = outer
+        self.loop = open_loop(outer, on_quiet)
+        self.mailbox = Mailbox(history.waits, history.inbox)
+        self.stopped_by: BaseException | None = None
+        self.on_stop: Callable[[], None] = _nothing
+        self.busy: set[CallId] = set()
+        """Calls that do something; while there are any, the run does not park."""
+        self.resting: set[CallId] = set()
+        """Those of them that wait for their next try."""
+        self.computes = False
+        """Whether the thread of a `def` workflow has its answer and goes on: not every branch waits then."""
+        self._errands: set[asyncio.Task[None]] = set()
+        self._states: dict[CallId, StepState] = {}
+        self._closed = False
+        self._leaving: BaseException | None = None
+        self._parking = False
+        self._looking = 0
+        self._moved: asyncio.Future[None] | None = None
+
+    def save(self, decision: Decision, answered: Callable[[BaseException | None], None]) -> None:
+        """Save something of this run with the next commit."""
+        for record in decision.records:
+            self._states[record.call] = record.state
+        self.host.recorder.save(self.run, decision, answered)
+
+    async def saved(self, decision: Decision) -> bool:
+        """Save, and wait for it; False when the run cannot go on here."""
+        answer: asyncio.Future[BaseException | None] = self.outer.create_future()
+
+        def answered(refused: BaseException | None) -> None:
+            if not answer.done():
+                answer.set_result(refused)
+
+        self.save(decision, answered)
+        refused = await answer
+        if refused is not None:
+            self.stop(refused)
+        return refused is None
+
+    def run_errand(self, errand: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[None]:
+        """Do something beside the code, on the worker's loop; whatever goes wrong there stops the run with that error.
+
+        A task that nobody refers to may vanish, and the run would wait for ever for what it was to bring.
+        """
+        task = self.outer.create_task(errand, name=name)
+        self._errands.add(task)
+        task.add_done_callback(self._errand_done)
+        return task
+
+    def _errand_done(self, task: asyncio.Task[None]) -> None:
+        self._errands.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.stop(error)
+
+    def tell(self, event: Event) -> None:
+        """Send an event along with the run's next commit; may be called from any thread."""
+        if events._get_running_loop() in (self.outer, self.loop):
+            self.host.recorder.ride(self.run, event)
+        else:
+            self.outer.call_soon_threadsafe(self.host.recorder.ride, self.run, event)
+
+    def kick(self) -> None:
+        """Something came from outside: let the code go on."""
+        self.loop.kick()
+
+    def stop(self, error: BaseException) -> None:
+        """The run cannot go on here; its worker hears why."""
+        if self.stopped_by is None:
+            self.stopped_by = error
+            self.outer.call_soon(self.on_stop)
+            self._tell_move()
+
+    def wind_down(self, reason: BaseException) -> None:
+        """Begin no further step, and stop when those under way are recorded; one that rests before a retry is not."""
+        self._leaving = reason
+        self.kick()
+
+    def leave_when_still(self) -> None:
+        """Let go, if that is wanted, once nothing is under way that would have to be done again."""
+        leaving = Held() if self.run.hold else self._leaving
+        if leaving is not None and self.busy <= self.resting:
+            self.stop(leaving)
+
+    def park_when_still(self) -> None:
+        """Park, now that every branch of the code waits, unless something is still under way."""
+        if self.busy or self._parking or self._leaving is not None:
+            return
+        if self.mailbox.is_awaited:
+            self._parking = True
+            self.save(rules.park(self.run, self.host.clock.now(), self.mailbox.awaited_kinds), self._parked)
+        elif self.loop.tasks and not self._errands:
+            self.stop(WrongCall(NOTHING_COMES))
+
+    def _parked(self, refused: BaseException | None) -> None:
+        self._parking = False
+        if refused is None:
+            self.stop(Parked())
+        elif isinstance(refused, Woken):
+            self.look()
+        else:
+            self.stop(refused)
+        self._tell_move()
+
+    async def until_unparked(self) -> bool:
+        """Wait while the run is being parked, which would cut off what is done meanwhile; False when it is gone."""
+        while self._parking and self.stopped_by is None:
+            await self._move()
+        return self.stopped_by is None
+
+    async def until_free(self) -> bool:
+        """Wait while no step may begin: the run is held, or is being parked or let go; False when it is gone."""
+        while (self._parking or self.run.hold or self._leaving is not None) and self.stopped_by is None:
+            await self._move()
+        return self.stopped_by is None
+
+    async def _move(self) -> None:
+        self._moved = self._moved or self.outer.create_future()
+        await asyncio.shield(self._moved)
+
+    def _tell_move(self) -> None:
+        moved, self._moved = self._moved, None
+        if moved is not None:
+            moved.set_result(None)
+
+    def look(self) -> None:
+        """Something may have come for the run: read it."""
+        if not self._closed:
+            self._looking += 1
+            self.run_errand(self._look(), "stepfast-look")
+
+    async def _look(self) -> None:
+        try:
+            await self.look_now()
+        finally:
+            self._looking -= 1
+            self.kick()
+
+    async def look_now(self) -> bool:
+        """Read what has come for the run, and let those look who wait for it; False when that was not possible."""
+        try:
+            look = await self._read_look()
+        except StepfastError as error:
+            self.stop(error)
+            return False
+        if self._closed:
+            return False
+        if look is None or look.token != self.run.token:
+            self.stop(LeaseLost(f"Run {self.run.run_id} was ended or taken by a command."))
+            return False
+        # Of two looks under way the later may be answered first.
+        if look.wakes >= self.run.wakes:
+            self._take_in(look)
+        return True
+
+    async def _read_look(self) -> Look | None:
+        run, host = self.run, self.host
+        look = await host.store.look(run.run_id)
+        if look is None or not look.inbox:
+            return look
+        values = await host.values.resolve(run.tenant, run.run_id, [message.value for message in look.inbox])
+        inbox = [message._replace(value=value) for message, value in zip(look.inbox, values, strict=True)]
+        return look._replace(inbox=inbox)
+
+    def _take_in(self, look: Look) -> None:
+        self.run.wakes, self.run.hold = look.wakes, look.hold
+        self.mailbox.update(look.waits, look.inbox)
+        commands = [] if look.hold else self.take_commands()
+        if commands:
+            self.save(rules.tell_commands(self.run, commands, self.host.clock.now()), self._told)
+        self._tell_move()
+        self.kick()
+
+    def take_commands(self) -> list[Message]:
+        """The commands that have come for the run and that nobody has told of, now taken."""
+        return self.mailbox.take_commands(self.run.wakes)
+
+    def _told(self, refused: BaseException | None) -> None:
+        if refused is not None:
+            self.stop(refused)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def release(self) -> None:
+        """Nothing of the run is left here: take apart what refers to each other, so that it is freed at once."""
+        self.on_stop = _nothing
+        self.loop.release()
+
+
+def _nothing() -> None:
+    """Nobody is there to be told."""
+
+
+NOTHING_COMES = (
+    "The workflow's code waits for something that no durable call can bring, such as an asyncio.Event of its own. "
+    "Await a step, a sleep, a signal or a child instead."
+)

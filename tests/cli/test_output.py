@@ -1,0 +1,51 @@
+"""Where output cannot go: nobody reads it, the disk is full, or the terminal lacks a character."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stepfast import Stepfast
+from tests.cli.office import WORKFLOWS, asking
+from tests.cli.processes import ROOT, environment, stepfast
+
+
+@pytest.fixture
+async def database(tmp_path) -> str:
+    url = f"sqlite:///{tmp_path}/app.db"
+    async with Stepfast(url, workflows=WORKFLOWS, worker=False) as app:
+        await app.start(asking, tags=["t"], subject="größe")
+    return url
+
+
+def written_to(descriptor: int, *args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "stepfast", *args]
+    pipe = subprocess.PIPE
+    return subprocess.run(command, cwd=ROOT, env=environment(), stdout=descriptor, stderr=pipe, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_output_that_nobody_reads_ends_a_command_without_a_word(database, form):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = written_to(writer, "runs", "list", "-o", form, "--database", database)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_a_full_disk_ends_a_command_with_one_line(database, form):
+    with Path("/dev/full").open("w") as full:
+        done = written_to(full.fileno(), "runs", "list", "-o", form, "--database", database)
+    assert (done.returncode, done.stderr.count("\n"), "No space left" in done.stderr) == (1, 1, True)
+
+
+def test_a_character_that_the_terminal_lacks_is_written_as_its_number(database):
+    done = stepfast("runs", "list", "-o", "json", "--database", database, PYTHONIOENCODING="ascii")
+    run_id = done.stdout.split('"')[5]
+    done = stepfast("runs", "show", run_id, "--database", database, PYTHONIOENCODING="ascii")
+    assert (done.returncode, "gr\\xf6\\xdfe" in done.stdout) == (0, True)

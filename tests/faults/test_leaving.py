@@ -1,0 +1,137 @@
+"""A worker that is told to stop gives back at once what it holds, whatever it was doing when it was told."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from stepfast.worker.heartbeat import Heartbeat
+from stepfast.worker.lease import Lease
+from tests.cli.processes import ROOT, SHOP, Pipes, environment
+from tests.cli.shop import blocking, hanging
+from tests.support.apps import app_on
+from tests.support.workflows import say
+
+COMMAND = "import sys; from stepfast.cli.main import main; sys.exit(main())"
+DEAF = f"from stepfast.cli.signals import Signals; Signals.install = lambda self: None; {COMMAND}"
+
+
+async def told_in_a_step(database: str, folder: Path, program: str) -> tuple[int, str | None]:
+    """How a worker process ends that gets a SIGTERM while a step hangs, and who holds the run afterwards."""
+    pipes = Pipes(folder, "begun")
+    options = ["worker", "--app", SHOP, "--grace", "0s", "--lease", "10m", "--database", database]
+    async with app_on(database, [hanging], worker=False) as client:
+        run = await client.start(hanging, pipes.folder)
+        with subprocess.Popen([sys.executable, "-c", program, *options], cwd=ROOT, env=environment()) as process:
+            try:
+                await pipes.hear("begun")
+                process.terminate()
+                code = await asyncio.to_thread(process.wait, 60)
+            finally:
+                process.kill()
+        return code, (await run.info()).worker_id
+
+
+async def test_a_worker_process_gives_its_run_back_when_it_is_told_to_stop(database, tmp_path):
+    assert await told_in_a_step(database, tmp_path, COMMAND) == (0, None)
+
+
+async def test_the_broken_twin_that_does_not_listen_leaves_its_run_leased(database, tmp_path):
+    code, holder = await told_in_a_step(database, tmp_path, DEAF)
+    assert (code, holder is None) == (-signal.SIGTERM, False)
+
+
+IMPATIENT = "from stepfast.cli import leaving; leaving.HAND_BACK_S = 0.2; "
+STUCK = f"{IMPATIENT} leaving.Deadline.begin = lambda self: None; {COMMAND}"
+# Ten times what the deadline is; whoever is still there then has none.
+LONG_AFTER_S = 2.0
+
+
+async def ends_with_a_blocked_loop(database: str, folder: Path, program: str, patience_s: float) -> int | None:
+    """How a worker process ends whose event loop is blocked by a step when it gets a SIGTERM; None: it does not."""
+    pipes = Pipes(folder, "begun")
+    options = ["worker", "--app", SHOP, "--grace", "0s", "--lease", "10m", "--database", database]
+    async with app_on(database, [blocking], worker=False) as client:
+        await client.start(blocking, pipes.folder)
+        with subprocess.Popen([sys.executable, "-c", program, *options], cwd=ROOT, env=environment()) as process:
+            try:
+                await pipes.hear("begun")
+                process.terminate()
+                return await asyncio.to_thread(process.wait, patience_s)
+            except subprocess.TimeoutExpired:
+                return None
+            finally:
+                process.kill()
+
+
+async def test_a_worker_process_ends_although_a_step_blocks_its_loop(database, tmp_path):
+    assert await ends_with_a_blocked_loop(database, tmp_path, IMPATIENT + COMMAND, 60) == 0
+
+
+async def test_the_broken_twin_without_a_deadline_stays(database, tmp_path):
+    assert await ends_with_a_blocked_loop(database, tmp_path, STUCK, LONG_AFTER_S) is None
+
+
+async def held_after_a_stop_during_a_claim(database: str) -> set[str | None]:
+    """Who holds runs that the store has leased to a worker which stops before it hears of it."""
+    async with app_on(database, [say], worker=False) as client:
+        runs = [await client.start(say, "a") for _ in range(5)]
+        app = app_on(database, [say])
+        await app.open()
+        assert app._parts is not None
+        store: Any = app._parts.store
+        claim, leased = store.claim, asyncio.Event()
+
+        async def claim_and_hear_nothing(request):
+            if (await claim(request)).runs:
+                leased.set()
+                await asyncio.Event().wait()
+
+        store.claim = claim_and_hear_nothing
+        more = [await client.start(say, "a") for _ in range(20)]
+        async with asyncio.timeout(30):
+            await leased.wait()
+        await app.close()
+        return {(await run.info()).worker_id for run in [*runs, *more]}
+
+
+async def test_a_worker_that_stops_during_a_claim_leaves_nothing_leased(database):
+    assert await held_after_a_stop_during_a_claim(database) == {None}
+
+
+async def test_the_broken_twin_that_leaves_without_a_word_leaves_runs_leased(database, monkeypatch):
+    async def stop_beating(self) -> None:
+        heartbeat: Heartbeat = self._heartbeat
+        await heartbeat.stop()
+
+    monkeypatch.setattr(Lease, "end", stop_beating)
+    assert await held_after_a_stop_during_a_claim(database) != {None}
+
+
+async def first_signal_ends_it(program: str, folder: Path) -> int:
+    """How a worker process ends that is told while it imports its app, which is the longest part of its start."""
+    pipes = Pipes(folder, "begun")
+    (folder / "slow.py").write_text(
+        "import threading\nfrom tests.cli.shop import tell\n"
+        f"tell({pipes.folder!r}, 'begun')\nthreading.Event().wait(60)\n"
+    )
+    options = ["worker", "--app", f"{folder}/slow.py", "--database", "sqlite:///unused.db"]
+    with subprocess.Popen([sys.executable, "-c", program, *options], cwd=ROOT, env=environment()) as process:
+        try:
+            await pipes.hear("begun")
+            process.terminate()
+            return await asyncio.to_thread(process.wait, 60)
+        finally:
+            process.kill()
+
+
+async def test_a_worker_listens_before_it_imports_its_app(tmp_path):
+    assert await first_signal_ends_it(COMMAND, tmp_path) == 0
+
+
+async def test_the_broken_twin_that_does_not_listen_yet_ends_by_the_signal(tmp_path):
+    assert await first_signal_ends_it(DEAF, tmp_path) == -signal.SIGTERM

@@ -1,0 +1,115 @@
+"""No ready run waits for ever behind others: not behind higher priorities that keep coming, nor a busy tenant."""
+
+from __future__ import annotations
+
+from stepfast.kernel.decisions import HeldRun
+from stepfast.kernel.durations import Instant
+from stepfast.kernel.ids import WorkerId
+from stepfast.stores.sqlite import starting
+from stepfast.testing import VirtualClock
+from stepfast.worker.claims import ClaimLoop
+from stepfast.worker.held import HeldRuns
+from stepfast.worker.settings import WorkerSettings
+from tests.stores.harness import HOUR_MS, Harness, end
+from tests.support.guards import rewrite, url_of
+
+PRIORITY = 4
+BETWEEN_MS = HOUR_MS // 2
+LOOKS = 30
+
+
+async def hours_behind_higher_priorities(harness: Harness) -> float | None:
+    """How long a run waits while as many runs of a higher priority come as can be taken; None: longer than a day."""
+    await harness.enrol()
+    patient = await harness.start()
+    for number in range(48):
+        await harness.start(priority=PRIORITY)
+        (run,) = await harness.claim(room=1)
+        if run.run_id == patient.run_id:
+            return number * BETWEEN_MS / HOUR_MS
+        await harness.save(end(run))
+        await harness.advance(BETWEEN_MS)
+    return None
+
+
+async def test_a_run_waits_an_hour_for_each_level_above_it_and_no_longer(harness):
+    assert await hours_behind_higher_priorities(harness) == PRIORITY
+
+
+async def test_the_broken_twin_whose_levels_are_worth_a_century_never_comes_to_it(harness, monkeypatch):
+    monkeypatch.setattr(starting, "PRIORITY_MS", 10**12)
+    await rewrite(url_of(harness), "start_runs", ("3600000::bigint", "1000000000000::bigint"))
+    assert await hours_behind_higher_priorities(harness) is None
+
+
+class BusyWorker:
+    """A worker with one slot whose runs end at once, while one tenant brings a new run for each that is taken."""
+
+    def __init__(self, harness: Harness) -> None:
+        self._harness = harness
+        settings = WorkerSettings(queues=("default",), concurrency=1)
+        clock = VirtualClock(Instant(harness.now))
+        codes = ["order@1"]
+        self._claims = ClaimLoop(harness.store, clock, settings, HeldRuns(settings), lambda: codes, self._begin)
+        self._claims.worker_id = WorkerId("w1")
+        self._taken: list[str] = []
+
+    async def looks_until(self, tenant: str) -> int | None:
+        """How many looks it takes until a run of this tenant is begun; None: more than many."""
+        for look in range(1, LOOKS + 1):
+            await self._claims.look()
+            if tenant in self._taken:
+                return look
+        return None
+
+    async def _begin(self, runs: list[HeldRun]) -> None:
+        for run in runs:
+            self._taken.append(run.tenant)
+            await self._harness.save(end(run))
+        await self._harness.start_many(len(runs), tenant="busy")
+
+
+async def looks_behind_a_busy_tenant(harness: Harness) -> int | None:
+    await harness.enrol()
+    await harness.start_many(5, tenant="busy")
+    await harness.start(tenant="quiet")
+    return await BusyWorker(harness).looks_until("quiet")
+
+
+async def test_a_busy_tenant_keeps_another_waiting_for_one_turn(harness):
+    assert await looks_behind_a_busy_tenant(harness) == 2
+
+
+async def test_the_broken_twin_that_always_begins_with_the_first_tenant_never_comes_to_it(harness, monkeypatch):
+    take = ClaimLoop._take
+
+    async def take_and_forget_whose_turn_it_was(self, runs):
+        await take(self, runs)
+        self._cursors = dict.fromkeys(self._cursors, "")
+
+    monkeypatch.setattr(ClaimLoop, "_take", take_and_forget_whose_turn_it_was)
+    assert await looks_behind_a_busy_tenant(harness) is None
+
+
+async def looks_until_a_suspect(harness: Harness) -> int | None:
+    """The same for a run whose first worker has died, behind a tenant that keeps bringing fresh ones."""
+    await harness.held("w9", tenant="quiet")
+    await harness.bury("w9")
+    await harness.enrol()
+    await harness.start_many(5, tenant="busy")
+    return await BusyWorker(harness).looks_until("quiet")
+
+
+async def test_fresh_runs_keep_a_suspect_waiting_for_one_turn(harness):
+    assert await looks_until_a_suspect(harness) == 2
+
+
+async def test_the_broken_twin_that_asks_for_no_suspects_never_comes_to_it(harness, monkeypatch):
+    request = ClaimLoop._request
+
+    def request_fresh_runs_alone(self):
+        self.suspects_wait = False
+        return request(self)
+
+    monkeypatch.setattr(ClaimLoop, "_request", request_fresh_runs_alone)
+    assert await looks_until_a_suspect(harness) is None

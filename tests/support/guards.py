@@ -1,0 +1,33 @@
+"""Taking guards out of a store: of its SQL in this process, or of the functions of a test's own database."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import asyncpg
+
+from stepfast.stores.postgres.store import PostgresStore
+from tests.stores.harness import Harness
+
+DEFINITION = "select pg_get_functiondef(oid) from pg_proc where oid::regproc::text = $1"
+
+
+def url_of(harness: Harness) -> str | None:
+    """Where the database of a harness is, if it is PostgreSQL's."""
+    store: Any = getattr(harness.store, "_store", None)
+    return store._address._url if isinstance(store, PostgresStore) else None
+
+
+async def rewrite(url: str | None, function: str, *changes: tuple[str, str]) -> None:
+    """Put other text in the place of a guard in one of a database's functions; on SQLite there are none."""
+    if url is None or url.startswith("sqlite"):
+        return
+    connection = await asyncpg.connect(url)
+    try:
+        text = await connection.fetchval(DEFINITION, f"stepfast.{function}")
+        for guard, instead in changes:
+            assert guard in text, f"stepfast.{function} has no {guard!r}."
+            text = text.replace(guard, instead)
+        await connection.execute(text)
+    finally:
+        await connection.close()
