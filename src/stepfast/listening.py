@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple, assert_never
+from typing import Any, NamedTuple
 
-from stepfast.kernel.commands import Cancel, Changed, Discard, Pause, Request, Rerun, Resume, RetryRun, TimeOut
+from stepfast.kernel.commands import Changed, Request, TimeOut
 from stepfast.kernel.decisions import Decision
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import Invalid
@@ -62,12 +61,11 @@ class Listeners:
             self.tell(RunEvent(run_id, generation, type_, at, step, attempt, actor, data))
 
     def tell_change(self, request: Request, changed: Changed) -> None:
-        """A command has been committed."""
-        event_type = _type_of(request, changed)
-        if event_type is not None:
-            data = None if request.reason is None else json.dumps({"reason": request.reason})
-            event = RunEvent(changed.run_id, changed.generation, event_type, changed.at, actor=request.actor, data=data)
-            self.tell(event)
+        """A command has been committed; what a time-out wrote is told with the other failures of runs nobody held."""
+        if changed.repeated or isinstance(request.command, TimeOut):
+            return
+        for type_, at, step, attempt, actor, data in changed.told:
+            self.tell(RunEvent(changed.run_id, changed.generation, type_, at, step, attempt, actor, data))
 
     def tell_failure(self, run_id: RunId, generation: int, at: Instant, verdict: DeadRun, is_letter: bool) -> None:
         """A run that nobody held has failed for good; what the store wrote of that."""
@@ -128,29 +126,3 @@ def check_types(types: tuple[str, ...]) -> frozenset[str]:
     if unheard := sorted(wanted & UNHEARD):
         raise Invalid(f"Events of type {', '.join(unheard)} are written by the store and cannot be heard in a process.")
     return wanted
-
-
-def _type_of(request: Request, changed: Changed) -> EventType | None:
-    """The event that a command wrote; None where its run's holder writes it, or where it was carried out before.
-
-    What a time-out wrote is told with the other failures of runs that nobody held.
-    """
-    if changed.repeated:
-        return None
-    match request.command:
-        case Pause():
-            return EventType.PAUSED if changed.worker_id is None else None
-        case Resume():
-            return EventType.RESUMED if changed.worker_id is None else None
-        case Cancel():
-            return EventType.CANCELLED
-        case RetryRun():
-            return EventType.RETRIED
-        case Rerun():
-            return EventType.RERUN
-        case Discard():
-            return EventType.DLQ_DISCARDED
-        case TimeOut():
-            return None
-        case _:
-            assert_never(request.command)

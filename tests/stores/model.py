@@ -272,6 +272,9 @@ class Model:
             life.letters[life.generation] = Letter(letter)
         life.task = None
         self._close(life, list(life.waits))
+        for _, mail in sorted(life.inbox.items()):
+            if not mail.told and mail.kind != "signal":
+                life.tell(mail.kind, token)
         life.inbox.clear()
 
     def count(self, ends: Sequence[tuple[Joins, RunState]]) -> None:

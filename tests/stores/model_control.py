@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from stepfast.kernel.commands import Change, Changed, LockedRun, Reopen, Request, StepMark
 from stepfast.kernel.control import decide
@@ -36,7 +37,7 @@ def _carry_out(model: Model, request: Request) -> Changed:
     if request.key is not None and key in model.keys:
         if model.keys[key][0] != request.digest:
             raise KeyReused
-        return model.answers[key]._replace(repeated=True)
+        return replace(model.answers[key], repeated=True)
     holder = life.task.worker_id if life.task is not None else None
     decided = decide(locked(model, life), request, Instant(model.now))
     _write(model, life, decided)
@@ -116,9 +117,9 @@ def _hold(model: Model, life: Life, decided: Change) -> None:
     assert task is not None
     assert decided.hold is not None
     task.hold = decided.hold
-    if decided.message is not None:
+    for event in decided.owed:
         task.wakes += 1
-        life.inbox[task.wakes] = Mail(decided.message, "", model.now, False)
+        life.inbox[task.wakes] = Mail(str(event.type), "", model.now, False)
     if decided.ready:
         task.make_ready(model.now)
     if task.state is not TaskState.LEASED:

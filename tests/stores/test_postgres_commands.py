@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 
 import asyncpg
 import pytest
@@ -100,7 +101,7 @@ async def test_a_key_that_another_command_is_just_using_is_waited_for(harness, p
         second = asyncio.create_task(harness.change(mine, Cancel(), key="k"))
     answer = await second
     if is_same_run:
-        assert answer == first._replace(repeated=True)
+        assert answer == replace(first, repeated=True)
     else:
         assert isinstance(answer, KeyReused)
     assert await harness.state(mine) is RunState.PENDING

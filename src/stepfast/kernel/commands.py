@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import ClassVar, NamedTuple
 
 from stepfast.kernel.decisions import CallId, DeadLetter, Joins, Outcome
 from stepfast.kernel.durations import Instant
+from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.events import Event
 from stepfast.kernel.exchange import DeadRun
 from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.reviews import LockedReview, ReviewChange, ReviewCommand
 from stepfast.kernel.states import RunState, StepState, TaskState
 
 
@@ -76,7 +78,7 @@ class TimeOut:
     needs_steps: ClassVar[bool] = False
 
 
-Command = Cancel | Pause | Resume | RetryRun | Rerun | Discard | TimeOut
+Command = Cancel | Pause | Resume | RetryRun | Rerun | Discard | TimeOut | ReviewCommand
 
 
 class Request(NamedTuple):
@@ -134,6 +136,8 @@ class LockedRun(NamedTuple):
     """A worker has claimed its present generation before."""
     leave: bool = False
     """It may outlive the run that started it."""
+    review: LockedReview | None = None
+    """Loaded for commands that name one."""
 
 
 class Reopen(NamedTuple):
@@ -152,8 +156,8 @@ class Change(NamedTuple):
     state: RunState
     """What people see of the run afterwards."""
     events: tuple[Event, ...] = ()
-    message: str | None = None
-    """Told to the run's holder through the inbox: it writes the event when it has done what is asked."""
+    owed: tuple[Event, ...] = ()
+    """Left in the inbox of a run that is held: its holder writes them when it has done what is asked."""
     hold: bool | None = None
     ready: bool = False
     outcome: Outcome | None = None
@@ -161,9 +165,13 @@ class Change(NamedTuple):
     reopen: Reopen | None = None
     resolution: str | None = None
     """What became of the run's dead letter."""
+    review: ReviewChange | None = None
+    refusal: StepfastError | None = None
+    """The answer to a command that changed nothing, but is told of."""
 
 
-class Changed(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Changed:
     """What a command did: the run's state afterwards, its generation, and its holder until then, if it had one."""
 
     run_id: RunId
@@ -174,3 +182,5 @@ class Changed(NamedTuple):
     worker_id: WorkerId | None = None
     parent_id: RunId | None = None
     repeated: bool = False
+    told: tuple[Event, ...] = field(default=(), compare=False)
+    """The events that were written now; those that the run's holder owes are not among them."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import assert_never
 
 from stepfast.kernel.commands import (
     Cancel,
@@ -25,6 +24,7 @@ from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import IllegalMove, Invalid, NothingBefore, RunCancelled, StepNotFound
 from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.exchange import DeadRun
+from stepfast.kernel.judging import judge
 from stepfast.kernel.rules import failing
 from stepfast.kernel.states import STEP_CUT_OFF, STEP_ENDED, RunState, StepState, TaskState, check_move
 
@@ -47,7 +47,7 @@ def decide(run: LockedRun, request: Request, now: Instant) -> Change:
         case TimeOut(verdict):
             return time_out(run, verdict, now)
         case _:
-            assert_never(request.command)
+            return judge(run, request, request.command, now)
 
 
 def cancel(run: LockedRun, request: Request, now: Instant) -> Change:
@@ -62,7 +62,7 @@ def pause(run: LockedRun, request: Request, now: Instant) -> Change:
     """No further step begins; a run that is held goes on until its steps under way are recorded."""
     check_move(run.run_id, RunState.PAUSED if run.hold else run.state, "pause")
     if run.task is TaskState.LEASED:
-        return Change(RunState.RUNNING, message=EventType.PAUSED, hold=True)
+        return Change(RunState.RUNNING, owed=(_event(EventType.PAUSED, request, now),), hold=True)
     return Change(RunState.PAUSED, (_event(EventType.PAUSED, request, now),), hold=True)
 
 
@@ -70,7 +70,7 @@ def resume(run: LockedRun, request: Request, now: Instant) -> Change:
     """The run's code looks at its waits again, unless it was put off and its time has not come."""
     check_move(run.run_id, RunState.PAUSED if run.hold else run.state, "resume")
     if run.task is TaskState.LEASED:
-        return Change(RunState.RUNNING, message=EventType.RESUMED, hold=False)
+        return Change(RunState.RUNNING, owed=(_event(EventType.RESUMED, request, now),), hold=False)
     is_put_off = run.task is TaskState.WAITING and run.is_put_off
     state = RunState.PENDING if is_put_off or not run.has_begun else RunState.RUNNING
     return Change(state, (_event(EventType.RESUMED, request, now),), hold=False, ready=not is_put_off)

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from stepfast.kernel.causes import shape_of
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.events import Event
 from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.reviews import NewReview
 from stepfast.kernel.states import RunState, StepState, WaitKind
 
 
@@ -143,6 +145,11 @@ class DeadLetter(NamedTuple):
     message: str
     step: str | None
 
+    @property
+    def shape(self) -> str:
+        """What equal failures have in common."""
+        return shape_of(self.error_type, self.message)
+
 
 class Park(NamedTuple):
     """Let the run wait, unless something came since the holder last looked (`wakes` has risen)."""
@@ -230,6 +237,8 @@ class Decision:
     closed: Sequence[int] = ()
     taken: Sequence[int] = ()
     children: Sequence[NewRun] = ()
+    reviews: Sequence[NewReview] = ()
+    """Opened with the waits that bear their numbers."""
     first_seq: int = 0
     first_event: int = 0
 

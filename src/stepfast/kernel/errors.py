@@ -173,3 +173,51 @@ class RunCancelled(StepfastError):
     """The run that was waited for was cancelled."""
 
     code = "E-RUN-008"
+
+
+class TokenWrong(StepfastError):
+    """A resume token that nobody has issued."""
+
+    code = "E-REV-001"
+
+
+class TokenExpired(StepfastError):
+    """A resume token, or its review, whose time is over."""
+
+    code = "E-REV-002"
+
+
+class TokenUsed(StepfastError):
+    """A resume token that was used before, or whose review has its end."""
+
+    code = "E-REV-003"
+
+
+class TokenForeign(StepfastError):
+    """A resume token of another tenant, person, subject, run or generation."""
+
+    code = "E-REV-004"
+
+
+class VerdictNotAllowed(StepfastError):
+    """An answer that this review does not take."""
+
+    code = "E-REV-005"
+
+
+class Rejected(StepfastError):
+    """A person has said no."""
+
+    code = "E-REV-006"
+
+
+class NotShowable(Invalid):
+    """What a review shows must be JSON."""
+
+    code = "E-REV-007"
+
+
+class RoleNotAllowed(StepfastError):
+    """Somebody may not do this: it is for another person or role."""
+
+    code = "E-AUTH-002"

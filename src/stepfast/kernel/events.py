@@ -36,6 +36,19 @@ class EventType(StrEnum):
     STEP_COMPLETED = "step_completed"
     STEP_FAILED = "step_failed"
     STEP_CANCELLED = "step_cancelled"
+    REVIEW_REQUESTED = "review_requested"
+    REVIEW_ANSWERED = "review_answered"
+    REVIEW_DECIDED = "review_decided"
+    REVIEW_EXPIRED = "review_expired"
+    REVIEW_ESCALATED = "review_escalated"
+    REVIEW_ASSIGNED = "review_assigned"
+    REVIEW_COMMENTED = "review_commented"
+    TOKEN_ISSUED = "token_issued"
+    RESUME_SUBMITTED = "resume_submitted"
+    EXCEPTION_OPENED = "exception_opened"
+    EXCEPTION_ASSIGNED = "exception_assigned"
+    EXCEPTION_COMMENTED = "exception_commented"
+    EXCEPTION_RESOLVED = "exception_resolved"
 
 
 class Event(NamedTuple):

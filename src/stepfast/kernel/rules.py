@@ -22,6 +22,7 @@ from stepfast.kernel.decisions import (
 )
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.events import Event, EventType
+from stepfast.kernel.reviews import ItemKind, NewReview
 from stepfast.kernel.states import PENDING_WAITS, RunState, StepState, WaitKind, check_move
 
 SHORT_MESSAGE = 200
@@ -119,6 +120,22 @@ def open_wait(run: HeldRun, record: Record, wait: Wait, children: Sequence[NewRu
     )
 
 
+def open_review(run: HeldRun, record: Record, wait: Wait, review: NewReview) -> Decision:
+    """The code begins to wait for a person; the question and its exception item are in the same commit."""
+    asked = {"title": review.title, "digest": review.digest, "kind": review.kind, **review.owner._asdict()}
+    events = (
+        Event(EventType.REVIEW_REQUESTED, record.started_at, record.call.address, data=json.dumps(asked)),
+        Event(EventType.EXCEPTION_OPENED, record.started_at, record.call.address, data=_kind(review.kind)),
+    )
+    decision = Decision(run.fence, run.tenant, run.generation, records=(record,), events=events)
+    decision.opened, decision.reviews = (wait,), (review,)
+    return decision
+
+
+def _kind(kind: ItemKind) -> str:
+    return json.dumps({"kind": kind})
+
+
 def start_more(run: HeldRun, call: CallId, children: Sequence[NewRun], started: int, now: Instant) -> Decision:
     """More children of a group that is open already; `started` is how many it has with them."""
     data = json.dumps({"kind": WaitKind.CHILDREN, "name": children[0].code, "started": started})
@@ -209,7 +226,8 @@ def hold_back(run: HeldRun, told: Sequence[Message], now: Instant) -> Decision:
 def tell_commands(run: HeldRun, told: Sequence[Message], now: Instant) -> Decision:
     """Commands that came while the run was held, and that hold it no more, told by its holder."""
     decision = _told(run, told)
-    if told and told[-1].kind == EventType.PAUSED:
+    holding = [message.kind for message in told if message.kind in HOLDING]
+    if holding and holding[-1] == EventType.PAUSED:
         # Its holder was lost before it could tell of the pause; the end of the pause is in the history already.
         data = json.dumps({"reason": "the pause was over before it was told"})
         decision.events = (*decision.events, Event(EventType.RESUMED, now, data=data))
@@ -217,11 +235,36 @@ def tell_commands(run: HeldRun, told: Sequence[Message], now: Instant) -> Decisi
 
 
 def _told(run: HeldRun, told: Sequence[Message]) -> Decision:
-    events = tuple(Event(EventType(each.kind), each.at, actor=each.actor, data=each.value) for each in told)
-    return Decision(run.fence, run.tenant, run.generation, events=events, taken=tuple(each.n for each in told))
+    return Decision(
+        *(run.fence, run.tenant, run.generation),
+        events=tuple(owed_event(each) for each in told),
+        taken=tuple(each.n for each in told),
+    )
 
 
-COMMAND_KINDS = frozenset({EventType.PAUSED.value, EventType.RESUMED.value})
+def owed_event(message: Message) -> Event:
+    """What the holder of a run was left to tell."""
+    return Event(EventType(message.kind), message.at, message.name or None, actor=message.actor, data=message.value)
+
+
+HOLDING = (EventType.PAUSED.value, EventType.RESUMED.value)
+COMMAND_KINDS = frozenset(
+    {
+        *HOLDING,
+        EventType.REVIEW_ANSWERED.value,
+        EventType.REVIEW_DECIDED.value,
+        EventType.REVIEW_EXPIRED.value,
+        EventType.REVIEW_ESCALATED.value,
+        EventType.REVIEW_ASSIGNED.value,
+        EventType.REVIEW_COMMENTED.value,
+        EventType.TOKEN_ISSUED.value,
+        EventType.RESUME_SUBMITTED.value,
+        EventType.EXCEPTION_ASSIGNED.value,
+        EventType.EXCEPTION_COMMENTED.value,
+        EventType.EXCEPTION_RESOLVED.value,
+    }
+)
+"""The messages that are nothing but events which the holder of a run owes."""
 
 
 def try_again(run: HeldRun, failure: Failed, superseded: Sequence[CallId], delay_ms: int, now: Instant) -> Decision:

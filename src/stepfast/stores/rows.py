@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 from stepfast.kernel.blobs import BlobFilter, BlobInfo, BlobKey
@@ -184,13 +185,13 @@ def blob_info(row: Row) -> BlobInfo:
 
 def answer_text(changed: Changed) -> str:
     """What is kept of the answer to a command that has a key."""
-    return json.dumps(changed._asdict())
+    return json.dumps(asdict(replace(changed, told=())))
 
 
 def repeated_answer(text: str) -> Changed:
     """The kept answer, for a command that comes again."""
-    changed = Changed(**json.loads(text))
-    return changed._replace(state=RunState(changed.state), repeated=True)
+    kept = json.loads(text)
+    return Changed(**kept | {"state": RunState(kept["state"]), "repeated": True, "told": ()})
 
 
 def _progress(text: str | None) -> Progress | None:

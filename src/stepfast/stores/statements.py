@@ -44,6 +44,11 @@ def shared_statements() -> dict[str, str]:
     return load_statements("stepfast.stores", "sql/reads.sql")
 
 
+def review_statements() -> dict[str, str]:
+    """What both stores read and write of reviews."""
+    return load_statements("stepfast.stores", "sql/reviews.sql")
+
+
 def blob_statements() -> dict[str, str]:
     """What both stores keep large values by."""
     return load_statements("stepfast.stores", "sql/blobs.sql")

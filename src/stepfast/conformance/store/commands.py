@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from stepfast.conformance.store.acts import end, fail, park, step, wait, worker
 from stepfast.conformance.store.harness import Harness
 from stepfast.conformance.store.suite import StoreSuite, cases, on_fresh_stores
@@ -63,7 +65,7 @@ class CommandsSuite(StoreSuite):
         run = await harness.held()
         first = await harness.change(run.run_id, Cancel(), key="k")
         await harness.advance(5)
-        assert await harness.change(run.run_id, Cancel(), key="k") == first._replace(repeated=True)
+        assert await harness.change(run.run_id, Cancel(), key="k") == replace(first, repeated=True)
         assert (first.worker_id, first.repeated) == (worker("w1"), False)
 
     async def test_a_command_that_comes_again_changes_nothing(self, harness: Harness) -> None:
@@ -87,7 +89,7 @@ class CommandsSuite(StoreSuite):
         request = Request(started.run_id, Pause(), key="k")
         first, second = await harness.store.change([request, request])
         assert isinstance(first, Changed)
-        assert second == first._replace(repeated=True)
+        assert second == replace(first, repeated=True)
 
     async def test_a_key_that_was_used_for_another_run_is_refused(self, harness: Harness) -> None:
         one, two = await harness.start_many(2)
@@ -120,7 +122,7 @@ class CommandsSuite(StoreSuite):
     ) -> None:
         started = await harness.start()
         first, second = [await harness.change(started.run_id, Pause(), key="k", tenant=tenant) for tenant in askers]
-        assert second == first._replace(repeated=True)
+        assert second == replace(first, repeated=True)
 
     async def test_a_refused_command_leaves_its_key_free(self, harness: Harness) -> None:
         started = await harness.start()

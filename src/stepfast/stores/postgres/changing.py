@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import NamedTuple
@@ -10,8 +9,8 @@ from typing import NamedTuple
 from stepfast.kernel.commands import Change, Changed, LockedRun, Request
 from stepfast.kernel.decisions import Decision, Fence, Message
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.ids import WorkerId
+from stepfast.kernel.rules import owed_event
 from stepfast.stores.postgres.columns import Column, Columns, call_with
 from stepfast.stores.postgres.saving import PART_COLUMNS, SUPERSEDED_COLUMNS, parts_of
 
@@ -55,7 +54,7 @@ class Writing(NamedTuple):
         """What the change did."""
         run, joins = self.seen.run, self.seen.run.joins
         place = (self.seen.queue, now, self.seen.worker_id, joins and joins.parent_id)
-        return Changed(run.run_id, self.change.state, self.generation, *place)
+        return Changed(run.run_id, self.change.state, self.generation, *place, told=self.change.events)
 
 
 def change_call(writings: Sequence[Writing], now: Instant) -> tuple[str, list[object]]:
@@ -75,7 +74,7 @@ def _decision(writing: Writing) -> Decision:
         Fence(run.run_id, writing.token, None),
         run.tenant,
         writing.generation,
-        events=(*map(_event, writing.told), *change.events),
+        events=(*map(owed_event, writing.told), *change.events),
         outcome=change.outcome,
         dead_letter=change.dead_letter,
         taken=[message.n for message in writing.told],
@@ -83,19 +82,10 @@ def _decision(writing: Writing) -> Decision:
     )
 
 
-def _event(message: Message) -> Event:
-    return Event(EventType(message.kind), message.at, actor=message.actor, data=message.value)
-
-
-def _reason_data(request: Request) -> str | None:
-    """What the event says that a run's holder writes of a command."""
-    return None if request.reason is None else json.dumps({"reason": request.reason})
-
-
 def _holds(writings: Sequence[Writing]) -> list[Column]:
     rows = [
-        (of, change.hold, change.ready, change.message, _reason_data(request), request.actor)
-        for of, (_, request, change) in enumerate(writings, start=1)
+        (of, change.hold, change.ready)
+        for of, (_, _, change) in enumerate(writings, start=1)
         if change.hold is not None
     ]
     return list(zip(*rows, strict=True))
@@ -137,14 +127,7 @@ _PARTS: dict[str, Callable[[Sequence[Writing]], list[Column]]] = {
 }
 
 _COLUMNS: dict[str, Columns] = {
-    "holds": (
-        ("h_of", "integer[]"),
-        ("h_hold", "boolean[]"),
-        ("h_ready", "boolean[]"),
-        ("h_message", "text[]"),
-        ("h_data", "text[]"),
-        ("h_actor", "text[]"),
-    ),
+    "holds": (("h_of", "integer[]"), ("h_hold", "boolean[]"), ("h_ready", "boolean[]")),
     "generations": (
         ("g_of", "integer[]"),
         ("g_version", "integer[]"),

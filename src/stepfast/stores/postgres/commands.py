@@ -10,6 +10,7 @@ from stepfast.kernel.decisions import CallId, Joins, Message
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import NotFound, StepfastError
 from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.reviews import LockedReview
 from stepfast.kernel.rules import COMMAND_KINDS
 from stepfast.kernel.states import RunState, StepState, TaskState
 from stepfast.stores import rows
@@ -17,6 +18,7 @@ from stepfast.stores.postgres.changing import SeenRun, Writing, change_call
 from stepfast.stores.postgres.delivering import MESSAGES, by_run
 from stepfast.stores.postgres.driver import Connection, Row
 from stepfast.stores.postgres.keys import Keys
+from stepfast.stores.postgres.reviews import read_reviews, write_beside
 
 LOCK = "select stepfast.lock_runs($1::uuid[])"
 LOOK = "select * from stepfast.locked_runs($1::uuid[], $2::bigint)"
@@ -51,15 +53,20 @@ async def _take(connection: Connection, turn: Numbered, runs: Runs, keys: Keys, 
     writings: list[Writing] = []
     for number, request in turn.items():
         verdict = _judge(request, runs.get(request.run_id), keys, now)
-        if isinstance(verdict, Writing):
-            writings.append(verdict)
+        if not isinstance(verdict, Writing):
+            answers[number] = verdict
+            continue
+        writings.append(verdict)
+        if verdict.change.refusal is not None:
+            answers[number] = verdict.change.refusal
+        else:
             answers[number] = answer = verdict.answer(now)
             keys.use(verdict.seen.run.tenant, request, answer)
-        else:
-            answers[number] = verdict
     if writings:
         statement, columns = change_call(writings, now)
         await connection.fetch(statement, *columns)
+        for seen, request, change in writings:
+            await write_beside(connection, seen.run.run_id, request.actor, change, now)
     return answers
 
 
@@ -99,12 +106,18 @@ async def _look(connection: Connection, requests: Collection[Request], now: Inst
     marked = _run_ids(request for request in requests if request.command.needs_steps)
     messages = by_run(await connection.fetch(MESSAGES, untold), rows.message) if untold else {}
     marks = by_run(await connection.fetch(MARKS, marked), _mark) if marked else {}
-    return {run_id: _completed(seen, marks.get(run_id, ()), messages.get(run_id, ())) for run_id, seen in runs.items()}
+    reviews = await read_reviews(connection, requests)
+    return {
+        run_id: _completed(seen, marks.get(run_id, ()), messages.get(run_id, ()), reviews.get(run_id))
+        for run_id, seen in runs.items()
+    }
 
 
-def _completed(seen: SeenRun, marks: Sequence[StepMark], messages: Iterable[Message]) -> SeenRun:
+def _completed(
+    seen: SeenRun, marks: Sequence[StepMark], messages: Iterable[Message], review: LockedReview | None
+) -> SeenRun:
     untold = [message for message in messages if message.kind in COMMAND_KINDS and not message.told]
-    return seen._replace(run=seen.run._replace(steps=marks), untold=untold)
+    return seen._replace(run=seen.run._replace(steps=marks, review=review), untold=untold)
 
 
 def _run_ids(requests: Iterable[Request]) -> list[RunId]:

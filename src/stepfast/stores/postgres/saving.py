@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import chain
@@ -11,6 +12,7 @@ from stepfast.kernel.exchange import Saving
 from stepfast.stores.postgres.columns import Column, Columns, call_with
 from stepfast.stores.postgres.driver import Row
 from stepfast.stores.postgres.starting import RUN_COLUMNS, run_columns
+from stepfast.stores.reviewing import review_row
 
 # By the numbers that `stepfast.save` answers with; what an earlier call has saved is saved.
 _ANSWERS = (Saving.LOST, Saving.SAVED, Saving.WOKEN, Saving.SAVED)
@@ -94,8 +96,21 @@ def _outcomes(decisions: Sequence[Decision]) -> list[Column]:
 
 
 def _dead_letters(decisions: Sequence[Decision]) -> list[Column]:
-    letters = [(of, *letter) for of, decision in enumerate(decisions, start=1) if (letter := decision.dead_letter)]
-    return list(zip(*letters, strict=True))
+    letters = [
+        json.dumps({"owner": of, **letter._asdict(), "shape": letter.shape})
+        for of, decision in enumerate(decisions, start=1)
+        if (letter := decision.dead_letter)
+    ]
+    return [letters] if letters else []
+
+
+def _reviews(decisions: Sequence[Decision]) -> list[Column]:
+    reviews = [
+        json.dumps({"owner": of, **review_row(decision.fence.run_id, decision.generation, review)})
+        for of, decision in enumerate(decisions, start=1)
+        for review in decision.reviews
+    ]
+    return [reviews] if reviews else []
 
 
 def _opened(decisions: Sequence[Decision]) -> list[Column]:
@@ -167,6 +182,7 @@ _PARTS: dict[str, Callable[[Sequence[Decision]], list[Column]]] = {
     "outcomes": _outcomes,
     "dead letters": _dead_letters,
     "opened": _opened,
+    "reviews": _reviews,
     "closed": _closed,
     "taken": _taken,
     "releases": _releases,
@@ -222,14 +238,8 @@ PART_COLUMNS: dict[str, Columns] = {
         ("o_parent", "uuid[]"),
         ("o_wait", "integer[]"),
     ),
-    "dead letters": (
-        ("l_of", "integer[]"),
-        ("l_workflow", "text[]"),
-        ("l_version", "integer[]"),
-        ("l_error_type", "text[]"),
-        ("l_message", "text[]"),
-        ("l_step", "text[]"),
-    ),
+    "dead letters": (("l_row", "text[]"),),
+    "reviews": (("v_row", "text[]"),),
     "opened": (
         ("w_of", "integer[]"),
         ("w_id", "integer[]"),

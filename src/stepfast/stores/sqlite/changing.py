@@ -15,17 +15,20 @@ from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import KeyReused, NotFound, RowsRefused, StepfastError
 from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.reviews import LockedReview
 from stepfast.kernel.rules import COMMAND_KINDS
 from stepfast.kernel.states import RunState, StepState, TaskState
-from stepfast.stores import rows
+from stepfast.stores import reviewing, rows
 from stepfast.stores.sqlite.asking import Row, fetch, moment, statements
 from stepfast.stores.sqlite.pending import last_event, write_events
 from stepfast.stores.sqlite.problems import REFUSED
 from stepfast.stores.sqlite.saving import save
 from stepfast.stores.sqlite.starting import PRIORITY_MS
+from stepfast.stores.statements import review_statements, unprefixed
 
 SQL = statements("changing")
 SAVE_SQL = statements("saving")
+REVIEW_SQL = {name: unprefixed(text) for name, text in review_statements().items()}
 
 
 class Found(NamedTuple):
@@ -64,13 +67,15 @@ def _answer(connection: apsw.Connection, request: Request, now: Instant) -> Chan
     return changed
 
 
-def _carry_out(connection: apsw.Connection, request: Request, now: Instant) -> Changed:
+def _carry_out(connection: apsw.Connection, request: Request, now: Instant) -> Changed | StepfastError:
     found = _find(connection, request, now)
     earlier = _earlier(connection, request, found.run.tenant)
     if earlier is not None:
         return earlier
     decided = decide(found.run, request, now)
     changed = _write(connection, found, request, decided, now)
+    if decided.refusal is not None:
+        return decided.refusal
     if request.key is not None:
         use = (found.run.tenant, request.command.name, request.key, request.digest, request.run_id)
         connection.execute(SQL["keep_answer"], (*use, rows.answer_text(changed), now))
@@ -83,7 +88,8 @@ def _find(connection: apsw.Connection, request: Request, now: Instant) -> Found:
     if not found:
         raise NotFound(f"Run {request.run_id} not found. List runs with `stepfast runs list`.")
     steps = _marks(connection, request.run_id) if request.command.needs_steps else ()
-    return _found(found[0], steps)
+    whole = _found(found[0], steps)
+    return whole._replace(run=whole.run._replace(review=_review(connection, request)))
 
 
 def _found(row: Row, steps: Sequence[StepMark]) -> Found:
@@ -94,6 +100,15 @@ def _found(row: Row, steps: Sequence[StepMark]) -> Found:
     joins = None if parent_id is None else Joins(parent_id, parent_wait)
     ties = (joins, bool(is_awaited), bool(has_letter))
     return Found(LockedRun(*identity, *standing, *ties, steps, deadline_at, claims > 0, bool(leave)), *holder)
+
+
+def _review(connection: apsw.Connection, request: Request) -> LockedReview | None:
+    which = {"run_id": request.run_id, "wait_id": reviewing.wait_of(request), "hash": reviewing.token_of(request)}
+    found = [] if which["wait_id"] is None else fetch(connection, REVIEW_SQL["locked_review"], which)
+    if not found:
+        return None
+    given, tokens = (fetch(connection, REVIEW_SQL[name], which) for name in ("given_verdicts", "issued_token"))
+    return reviewing.locked_review(found[0], given, tokens[0] if tokens else None)
 
 
 def _marks(connection: apsw.Connection, run_id: RunId) -> list[StepMark]:
@@ -123,7 +138,10 @@ def _write(connection: apsw.Connection, found: Found, request: Request, decided:
     if decided.events:
         _tell(connection, run, (*_untold(connection, run.run_id), *decided.events), generation, token)
     if decided.hold is not None:
-        _hold(connection, found, request, decided, now)
+        held = {"run_id": run.run_id, "hold": decided.hold, "ready": decided.ready, "now": now}
+        connection.execute(SQL["hold"], held)
+    for name, parameters in reviewing.writes_of(run.run_id, request.actor, decided, now):
+        connection.execute(REVIEW_SQL[name], parameters)
     if decided.outcome is not None:
         _end(connection, found, decided)
     if decided.resolution is not None:
@@ -132,13 +150,16 @@ def _write(connection: apsw.Connection, found: Found, request: Request, decided:
     if decided.reopen is not None:
         _reopen(connection, run, request, decided.reopen, (generation, token), now)
     parent_id = None if run.joins is None else run.joins.parent_id
-    return Changed(run.run_id, decided.state, generation, found.queue, now, found.worker_id, parent_id)
+    place = (found.queue, now, found.worker_id, parent_id)
+    return Changed(run.run_id, decided.state, generation, *place, told=decided.events)
 
 
 def _untold(connection: apsw.Connection, run_id: RunId) -> list[Event]:
     """Events that a holder owes and cannot write any more: it was told to pause, and has lost the run since."""
     taken = sorted(fetch(connection, SQL["take_untold"], (run_id, json.dumps(sorted(COMMAND_KINDS)))))
-    return [Event(EventType(kind), at, actor=actor, data=data) for _, kind, at, actor, data in taken]
+    return [
+        Event(EventType(kind), at, name or None, actor=actor, data=data) for _, kind, name, at, actor, data in taken
+    ]
 
 
 def _tell(connection: apsw.Connection, run: LockedRun, events: Sequence[Event], generation: int, token: int) -> None:
@@ -146,16 +167,6 @@ def _tell(connection: apsw.Connection, run: LockedRun, events: Sequence[Event], 
     identities = [(run.run_id, first + number, run.tenant, generation) for number in range(len(events))]
     facts = [(str(event.type), event.at, event.step, event.attempt, token, event.actor, event.data) for event in events]
     write_events(connection, [(*identity, *fact) for identity, fact in zip(identities, facts, strict=True)])
-
-
-def _hold(connection: apsw.Connection, found: Found, request: Request, decided: Change, now: Instant) -> None:
-    run, has_message = found.run, decided.message is not None
-    held = {"run_id": run.run_id, "hold": decided.hold, "messages": has_message, "ready": decided.ready, "now": now}
-    connection.execute(SQL["hold"], held)
-    if has_message:
-        data = None if request.reason is None else json.dumps({"reason": request.reason})
-        row = (run.run_id, found.wakes + 1, run.tenant, decided.message, data, request.actor, now)
-        connection.execute(SQL["put_message"], row)
 
 
 def _end(connection: apsw.Connection, found: Found, decided: Change) -> None:

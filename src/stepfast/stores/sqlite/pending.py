@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import apsw
 
-from stepfast.stores.sqlite.asking import Row, one, statements
+from stepfast.stores.sqlite.asking import Bindings, Row, one, statements
 
 EVENT_SQL = statements("events")
 
@@ -16,7 +16,7 @@ class Pending:
 
     def __init__(self, sql: dict[str, str]) -> None:
         self._sql = sql
-        self.rows: defaultdict[str, list[Row]] = defaultdict(list)
+        self.rows: defaultdict[str, list[Bindings]] = defaultdict(list)
 
     def write(self, connection: apsw.Connection) -> None:
         """Write all rows."""

@@ -14,6 +14,7 @@ from stepfast.kernel.errors import KeyReused, RowsRefused
 from stepfast.kernel.exchange import Saving
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.states import TaskState
+from stepfast.stores.reviewing import review_row
 from stepfast.stores.sqlite.asking import Row, fetch_each, moment, one, statements
 from stepfast.stores.sqlite.groups import Groups
 from stepfast.stores.sqlite.pending import Pending, write_events
@@ -107,6 +108,8 @@ class Batch:
             due_at = None if wait.due_in_ms is None else self._now + wait.due_in_ms
             row = (run_id, wait.wait_id, decision.tenant, decision.generation, wait.kind.value, wait.name)
             rows["open_wait"].append((*row, wait.call.path, wait.call.nth, self._now, due_at, *_join_of(wait)))
+        for review in decision.reviews:
+            rows["open_review"].append({**review_row(run_id, decision.generation, review), "now": self._now})
         for child in decision.children:
             self._children.add(child)
 
@@ -170,8 +173,9 @@ class Batch:
         rows["insert_outcome"].append((*identity, *end))
         for name in ("delete_task", "delete_waits", "delete_inbox"):
             rows[name].append((run_id,))
+        rows["tell_owed"].append((decision.generation, decision.fence.token, run_id))
         if letter is not None:
-            cause = (letter.workflow, letter.version, letter.step, letter.error_type, letter.message)
+            cause = (letter.workflow, letter.version, letter.step, letter.error_type, letter.message, letter.shape)
             rows["insert_dead_letter"].append((*identity, *cause, self._now))
         if outcome.joins is not None:
             self._groups.add(outcome.joins, outcome.state)

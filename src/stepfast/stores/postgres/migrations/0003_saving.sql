@@ -140,11 +140,51 @@ as $$
 begin
     delete from stepfast.task t where t.run_id = any (k_runs);
     perform stepfast.drop_waits(k_runs);
-    delete from stepfast.inbox m where m.run_id = any (k_runs);
+    -- What its holder had no time to tell is told behind the end of a run.
+    with gone as (
+        delete from stepfast.inbox m where m.run_id = any (k_runs) returning m.*
+    )
+    insert into stepfast.event (run_id, seq, tenant, generation, type, at, step, token, actor, data)
+    select g.run_id,
+           (select max(e.seq) from stepfast.event e where e.run_id = g.run_id)
+           + row_number() over (partition by g.run_id order by g.n),
+           g.tenant, o.generation, g.kind, g.at, nullif(g.name, ''), o.token, g.actor, g.value
+      from gone g
+      join lateral (
+           select x.generation, x.token
+             from stepfast.outcome x
+            where x.run_id = g.run_id
+            order by x.generation desc
+            limit 1
+      ) o on true
+     where not g.told and g.kind <> 'signal'
+     order by g.run_id, g.n;
 end
 $$;
 
--- Saves decisions `d_*` with their records `r_*`, events `e_*`, outcomes `o_*`, dead letters `l_*`, opened waits `w_*`,
+-- Writes dead letters: each is JSON, with the number of its decision.
+create function stepfast.add_letters(
+    l_row text[], d_run uuid[], d_generation integer[], d_tenant text[], answers integer[], moment bigint
+) returns void
+language plpgsql volatile
+set plan_cache_mode = force_custom_plan
+as $$
+begin
+    insert into stepfast.dead_letter (
+        run_id, generation, tenant, workflow, version, step, error_type, message, shape, recorded_at
+    )
+    select d_run[l.owner], d_generation[l.owner], d_tenant[l.owner], l.workflow, l.version, l.step, l.error_type,
+           l.message, l.shape, moment
+      from unnest(l_row) u(text)
+     cross join lateral json_to_record(u.text::json) l (
+          "owner" integer, workflow text, version integer, step text, error_type text, message text, shape text
+     )
+     where answers[l.owner] = 1;
+end
+$$;
+
+-- Saves decisions `d_*` with their records `r_*`, events `e_*`, outcomes `o_*`, dead letters `l_row`, opened waits `w_*`
+-- with reviews `v_row`,
 -- closed waits `c_*`, taken inbox rows `i_*`, releases `p_*`, next generations `x_*` with the calls `y_*` that they
 -- supersede and children `n_*`, of which only those that the batch has need be given. `d_again` says that an earlier
 -- call broke off without an answer. Answers each: 0 the fence does not hold, 1 saved, 2 woken, 3 was saved before.
@@ -185,12 +225,7 @@ create function stepfast.save(
     o_ended bigint[] default '{}',
     o_parent uuid[] default '{}',
     o_wait integer[] default '{}',
-    l_of integer[] default '{}',
-    l_workflow text[] default '{}',
-    l_version integer[] default '{}',
-    l_error_type text[] default '{}',
-    l_message text[] default '{}',
-    l_step text[] default '{}',
+    l_row text[] default '{}',
     w_of integer[] default '{}',
     w_id integer[] default '{}',
     w_kind text[] default '{}',
@@ -201,6 +236,7 @@ create function stepfast.save(
     w_need integer[] default '{}',
     w_spare integer[] default '{}',
     w_total integer[] default '{}',
+    v_row text[] default '{}',
     c_of integer[] default '{}',
     c_id integer[] default '{}',
     i_of integer[] default '{}',
@@ -346,6 +382,10 @@ begin
          where answers[w_of[i]] = 1;
     end if;
 
+    if cardinality(v_row) > 0 then
+        perform stepfast.open_reviews(v_row, d_run, d_generation, answers, moment);
+    end if;
+
     if cardinality(n_of) > 0 then
         perform stepfast.start_runs(
             null, array(select answers[n_of[i]] = 1 from generate_series(1, cardinality(n_of)) i order by i),
@@ -422,14 +462,8 @@ begin
         end if;
     end if;
 
-    if cardinality(l_of) > 0 then
-        insert into stepfast.dead_letter (
-            run_id, generation, tenant, workflow, version, step, error_type, message, recorded_at
-        )
-        select d_run[l_of[i]], d_generation[l_of[i]], d_tenant[l_of[i]], l_workflow[i], l_version[i], l_step[i],
-               l_error_type[i], l_message[i], moment
-          from generate_series(1, cardinality(l_of)) i
-         where answers[l_of[i]] = 1;
+    if cardinality(l_row) > 0 then
+        perform stepfast.add_letters(l_row, d_run, d_generation, d_tenant, answers, moment);
     end if;
 end
 $$;

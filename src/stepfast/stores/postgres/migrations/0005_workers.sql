@@ -182,9 +182,12 @@ begin
         values (k_run, k_seq, lost.tenant, lost.generation, 'dlq_pending', moment, k_token),
                (k_run, k_seq + 1, lost.tenant, lost.generation, 'dlq_recorded', moment, k_token);
         insert into stepfast.dead_letter (
-            run_id, generation, tenant, workflow, version, error_type, message, recorded_at
+            run_id, generation, tenant, workflow, version, error_type, message, shape, recorded_at
         )
-        values (k_run, lost.generation, lost.tenant, lost.workflow, lost.version, k_error_type, k_message, moment);
+        values (
+            k_run, lost.generation, lost.tenant, lost.workflow, lost.version, k_error_type, k_message,
+            left(k_error_type || ': ' || k_message, 160), moment
+        );
         failed_seq := k_seq + 2;
     end if;
     insert into stepfast.event (run_id, seq, tenant, generation, type, at, token, data)

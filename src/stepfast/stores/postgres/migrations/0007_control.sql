@@ -72,7 +72,7 @@ begin
            t.deadline_at, coalesce(t.claims > 0, true), s.token, t.worker_id::text, s.queue,
            coalesce((select max(e.seq) from stepfast.event e where e.run_id = s.run_id), 0), r.leave,
            exists (
-               select from stepfast.inbox m where m.run_id = s.run_id and m.kind in ('paused', 'resumed') and not m.told
+               select from stepfast.inbox m where m.run_id = s.run_id and m.kind <> 'signal' and not m.told
            )
       from stepfast.run_state s
       join stepfast.run r on r.run_id = s.run_id
@@ -98,7 +98,7 @@ begin
 end
 $$;
 
--- Writes changes `d_*` with their events `e_*`, outcomes `o_*`, dead letters `l_*`, holds `h_*` that begin or end, next
+-- Writes changes `d_*` with their events `e_*`, outcomes `o_*`, dead letters `l_row`, holds `h_*` that begin or end, next
 -- generations `g_*` with the calls `y_*` that they supersede, inbox rows `i_*` whose events are told by now, and what
 -- became of dead letters `z_*`. The caller has locked the runs; `d_token` and `d_generation` are those that the change
 -- leaves them with.
@@ -125,18 +125,10 @@ create function stepfast.change(
     o_ended bigint[] default '{}',
     o_parent uuid[] default '{}',
     o_wait integer[] default '{}',
-    l_of integer[] default '{}',
-    l_workflow text[] default '{}',
-    l_version integer[] default '{}',
-    l_error_type text[] default '{}',
-    l_message text[] default '{}',
-    l_step text[] default '{}',
+    l_row text[] default '{}',
     h_of integer[] default '{}',
     h_hold boolean[] default '{}',
     h_ready boolean[] default '{}',
-    h_message text[] default '{}',
-    h_data text[] default '{}',
-    h_actor text[] default '{}',
     g_of integer[] default '{}',
     g_version integer[] default '{}',
     g_code text[] default '{}',
@@ -181,8 +173,7 @@ begin
     end loop;
 
     for i in 1 .. cardinality(h_of) loop
-        perform stepfast.set_hold(
-            d_run[h_of[i]], h_hold[i], h_ready[i], h_message[i], h_data[i], h_actor[i], moment);
+        perform stepfast.set_hold(d_run[h_of[i]], h_hold[i], h_ready[i], moment);
     end loop;
 
     if cardinality(o_of) > 0 then
@@ -197,12 +188,10 @@ begin
          having count(*) > 0;
     end if;
 
-    insert into stepfast.dead_letter (
-        run_id, generation, tenant, workflow, version, step, error_type, message, recorded_at
-    )
-    select d_run[l_of[i]], d_generation[l_of[i]], d_tenant[l_of[i]], l_workflow[i], l_version[i], l_step[i],
-           l_error_type[i], l_message[i], moment
-      from generate_series(1, cardinality(l_of)) i;
+    if cardinality(l_row) > 0 then
+        perform stepfast.add_letters(
+            l_row, d_run, d_generation, d_tenant, array_fill(1, array[cardinality(d_run)]), moment);
+    end if;
 
     for i in 1 .. cardinality(z_of) loop
         update stepfast.dead_letter d
@@ -234,20 +223,13 @@ begin
 end
 $$;
 
--- Holds a run or lets it go on. The holder of a run hears of it by `wakes`, and finds a message to tell its event by.
-create function stepfast.set_hold(
-    k_run uuid, k_hold boolean, k_ready boolean, k_message text, k_data text, k_actor text, moment bigint
-) returns void
+-- Holds a run or lets it go on.
+create function stepfast.set_hold(k_run uuid, k_hold boolean, k_ready boolean, moment bigint) returns void
 language plpgsql volatile
 as $$
 begin
-    insert into stepfast.inbox (run_id, n, tenant, kind, name, value, actor, at, told)
-    select t.run_id, t.wakes + 1, t.tenant, k_message, '', k_data, k_actor, moment, false
-      from stepfast.task t
-     where t.run_id = k_run and k_message is not null;
     update stepfast.task t
        set hold = k_hold,
-           wakes = t.wakes + (k_message is not null)::integer,
            state = case when k_ready then 'ready' else t.state end,
            due_at = case when k_ready then null else t.due_at end,
            since_at = case when t.state = 'leased' then t.since_at else moment end

@@ -47,22 +47,16 @@ values (?, ?, ?, ?, ?, ?, ?);
 delete from inbox
  where run_id = ?
    and kind in (select value from json_each(?))
-returning n, kind, at, actor, value;
+returning n, kind, name, at, actor, value;
 
 -- name: hold
--- A person holds a run, or lets it go on; whoever has it leased sees by `wakes` that something came.
+-- A person holds a run, or lets it go on.
 update task
    set hold = :hold,
-       wakes = wakes + :messages,
        state = case when :ready then 'ready' else state end,
        due_at = case when :ready then null else due_at end,
        since_at = case when state = 'leased' then since_at else :now end
  where run_id = :run_id;
-
--- name: put_message
--- What the holder of a run is asked to do.
-insert into inbox (run_id, n, tenant, kind, name, value, actor, at)
-values (?, ?, ?, ?, '', ?, ?, ?);
 
 -- name: raise_token
 -- Whatever the holder of a run may still send comes too late.

@@ -34,6 +34,17 @@ insert into wait (run_id, wait_id, tenant, generation, kind, name, path, count, 
                   total)
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
+-- name: open_review
+-- What a person is asked.
+insert into review (run_id, wait_id, tenant, generation, workflow, step, kind, title, shown, digest, verdicts,
+                    value_schema, assignee, role, quorum, quorum_reject, expires_ms, on_expiry, escalate_to,
+                    escalate_role, subject, opened_at, due_at)
+select r.run_id, :wait_id, r.tenant, :generation, r.workflow, :step, :kind, :title, :shown, :digest, :verdicts,
+       :schema, :assignee, :role, :quorum, :quorum_reject, :expires_ms, :on_expiry, :escalate_to, :escalate_role,
+       r.subject, :now, :now + :expires_ms
+  from run r
+ where r.run_id = :run_id;
+
 -- name: delete_waits
 -- A run that has ended waits for nothing, nor does one that begins its next life.
 delete from wait
@@ -73,6 +84,16 @@ values (?, ?, ?, ?, ?, ?, ?, ?, ?);
 delete from task
  where run_id = ?;
 
+-- name: tell_owed
+-- What its holder had no time to tell is told behind the end of a run.
+insert into event (run_id, seq, tenant, generation, type, at, step, token, actor, data)
+select m.run_id, (select max(e.seq) from event e where e.run_id = m.run_id) + row_number() over (order by m.n),
+       m.tenant, ?, m.kind, m.at, nullif(m.name, ''), ?, m.actor, m.value
+  from inbox m
+ where m.run_id = ?
+   and m.told = 0
+   and m.kind <> 'signal';
+
 -- name: delete_inbox
 -- An ended run takes nothing.
 delete from inbox
@@ -80,8 +101,8 @@ delete from inbox
 
 -- name: insert_dead_letter
 -- A run out of attempts that nobody awaits.
-insert into dead_letter (run_id, generation, tenant, workflow, version, step, error_type, message, recorded_at)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?);
+insert into dead_letter (run_id, generation, tenant, workflow, version, step, error_type, message, shape, recorded_at)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: count_children
 -- Ended children count toward their group; answers whether these decide it, which happens once.
