@@ -88,10 +88,11 @@ def open_queue(options: dict[str, Any]) -> None:
 
 
 async def steps() -> None:
-    await (await DBOS.start_workflow_async(ten_steps, -1)).get_result()
-    begun = time.perf_counter()
-    runs = await asyncio.gather(*(DBOS.start_workflow_async(ten_steps, number) for number in range(RUNS)))
-    await asyncio.gather(*(run.get_result() for run in runs))
+    # The first round is not counted, as ours is not.
+    for _ in range(2):
+        begun = time.perf_counter()
+        runs = await asyncio.gather(*(DBOS.start_workflow_async(ten_steps, number) for number in range(RUNS)))
+        await asyncio.gather(*(run.get_result() for run in runs))
     emit({"steps_per_s": RUNS * STEPS / (time.perf_counter() - begun), "steps_rss_mb": rss_mb()})
 
 

@@ -68,9 +68,10 @@ async def call(client: aiohttp.ClientSession, handler: str, argument: int) -> An
 
 
 async def steps(client: aiohttp.ClientSession) -> None:
-    await call(client, "ten_steps", -1)
-    begun = time.perf_counter()
-    await asyncio.gather(*(call(client, "ten_steps", number) for number in range(RUNS)))
+    # The first round is not counted, as ours is not.
+    for _ in range(2):
+        begun = time.perf_counter()
+        await asyncio.gather(*(call(client, "ten_steps", number) for number in range(RUNS)))
     emit({"steps_per_s": RUNS * STEPS / (time.perf_counter() - begun)})
 
 
