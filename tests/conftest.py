@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.apps import migrated
-from tests.support.postgres import drop_database, fresh_database, server_url, stop_server
+from tests.support.postgres import drop_database, fresh_database, migrated_database, server_url, stop_server
 
 POSTGRES_FOLDER = pytest.StashKey[Path]()
 
@@ -45,6 +44,14 @@ async def postgres_url(postgres_server: str) -> AsyncIterator[str]:
     await drop_database(url, postgres_server)
 
 
+@pytest.fixture
+async def migrated_postgres_url(postgres_server: str) -> AsyncIterator[str]:
+    """The same with the schema in it."""
+    url = await migrated_database(postgres_server)
+    yield url
+    await drop_database(url, postgres_server)
+
+
 STORES = ["sqlite", "postgres"]
 
 
@@ -55,7 +62,6 @@ async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
         yield f"sqlite:///{tmp_path}/app.db"
         return
     server = request.getfixturevalue("postgres_server")
-    url = await fresh_database(server)
-    await migrated(url)
+    url = await migrated_database(server)
     yield url
     await drop_database(url, server)

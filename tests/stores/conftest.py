@@ -33,6 +33,6 @@ async def sqlite_harness(tmp_path: Path) -> AsyncIterator[Harness]:
 
 
 @pytest.fixture
-async def postgres_harness(postgres_url: str) -> AsyncIterator[Harness]:
-    async with postgres.harness_on(postgres_url) as harness:
+async def postgres_harness(migrated_postgres_url: str) -> AsyncIterator[Harness]:
+    async with postgres.harness_on(migrated_postgres_url) as harness:
         yield harness

