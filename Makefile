@@ -25,7 +25,7 @@ test: setup
 # The long form of the trials with kill -9 and of the crash points.
 chaos: setup
 	STEPFAST_LONG=1 $(BIN)/pytest -n 2 tests/faults/test_chaos.py tests/faults/test_crash_points.py \
-		tests/faults/test_dead_letters.py
+		tests/faults/test_dead_letters.py tests/faults/test_review_crash_points.py tests/faults/test_review_kill.py
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -18,7 +18,9 @@ from bench.workloads import (
     outage,
     recovery,
     remote_latency,
+    reviews,
     steps,
+    waiting_reviews,
 )
 
 BOTH = ("sqlite", "postgres")
@@ -42,6 +44,9 @@ WORKLOADS = {
     "backlog": Workload(backlog.measure, most_rounds=1),
     "fan-out": Workload(fan_out.measure),
     "children": Workload(children.measure),
+    "reviews": Workload(reviews.measure),
+    # An idle worker is watched for a while, twice.
+    "waiting-reviews": Workload(waiting_reviews.measure, most_rounds=1),
     "recovery": Workload(recovery.measure),
     "outage": Workload(outage.measure, stores=("postgres",), is_slow=True, most_rounds=1),
     "footprint": Workload(lambda _: footprint.measure(), stores=(NO_STORE,), most_rounds=1),

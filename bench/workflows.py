@@ -7,7 +7,7 @@ import os
 import time
 from typing import Any
 
-from stepfast import each, step, workflow
+from stepfast import each, review, step, workflow
 from stepfast.workflows.functions import AsyncWorkflow
 
 STEPS = 10
@@ -81,5 +81,10 @@ async def children(width: int) -> int:
     return len(await each(no_step, range(width)))
 
 
-ALL: list[AsyncWorkflow[..., Any]] = [ten_steps, one_step, no_step, one_nap, traced_naps, fan_out, children]
+@workflow
+async def reviewed(run: int) -> str:
+    return (await review("May it go out?", show={"run": run})).verdict
+
+
+ALL: list[AsyncWorkflow[..., Any]] = [ten_steps, one_step, no_step, one_nap, traced_naps, fan_out, children, reviewed]
 BY_NAME = {given.workflow.name: given for given in ALL}

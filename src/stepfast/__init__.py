@@ -18,12 +18,20 @@ if TYPE_CHECKING:
         LeaseLost,
         NonDeterminism,
         NotFound,
+        NotShowable,
+        Rejected,
+        RoleNotAllowed,
         RunCancelled,
         RunFailed,
         StepFailed,
         StepfastError,
         StepTimeout,
         StoreUnavailable,
+        TokenExpired,
+        TokenForeign,
+        TokenUsed,
+        TokenWrong,
+        VerdictNotAllowed,
         WaitTimeout,
         WrongCall,
     )
@@ -40,6 +48,8 @@ if TYPE_CHECKING:
     from stepfast.workflows.functions import workflow
     from stepfast.workflows.handles import Child, SyncChild
     from stepfast.workflows.joins import Outcome
+    from stepfast.workflows.review_calls import Answered, Reviewed
+    from stepfast.workflows.reviewing import ReviewInfo, review
     from stepfast.workflows.steps import step
     from stepfast.workflows.telling import emit, progress
     from stepfast.workflows.waiting import receive, sleep
@@ -47,6 +57,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Answered",
     "BulkAnswer",
     "Changed",
     "Child",
@@ -56,8 +67,13 @@ __all__ = [
     "LeaseLost",
     "NonDeterminism",
     "NotFound",
+    "NotShowable",
     "Outcome",
+    "Rejected",
     "Retry",
+    "ReviewInfo",
+    "Reviewed",
+    "RoleNotAllowed",
     "Run",
     "RunCancelled",
     "RunEvent",
@@ -72,6 +88,11 @@ __all__ = [
     "StepfastError",
     "StoreUnavailable",
     "SyncChild",
+    "TokenExpired",
+    "TokenForeign",
+    "TokenUsed",
+    "TokenWrong",
+    "VerdictNotAllowed",
     "WaitTimeout",
     "Why",
     "WorkerSettings",
@@ -83,6 +104,7 @@ __all__ = [
     "progress",
     "race",
     "receive",
+    "review",
     "sleep",
     "step",
     "timeout",
@@ -90,12 +112,15 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Answered": "stepfast.workflows.review_calls",
     "BulkAnswer": "stepfast.bulk",
     "Changed": "stepfast.kernel.commands",
     "Child": "stepfast.workflows.handles",
     "Later": "stepfast.workflows.bodies",
     "Outcome": "stepfast.workflows.joins",
     "Retry": "stepfast.kernel.retry",
+    "ReviewInfo": "stepfast.workflows.reviewing",
+    "Reviewed": "stepfast.workflows.review_calls",
     "Run": "stepfast.runs",
     "RunEvent": "stepfast.listening",
     "RunState": "stepfast.kernel.states",
@@ -113,6 +138,7 @@ _HOMES = {
     "progress": "stepfast.workflows.telling",
     "race": "stepfast.workflows.combining",
     "receive": "stepfast.workflows.waiting",
+    "review": "stepfast.workflows.reviewing",
     "sleep": "stepfast.workflows.waiting",
     "step": "stepfast.workflows.steps",
     "timeout": "stepfast.workflows.combining",

@@ -13,6 +13,7 @@ from stepfast.base import AppBase, StoreMaker
 from stepfast.bulk import BulkAnswer, change_pages, pages_of_runs, summed
 from stepfast.checks import CheckReport, check
 from stepfast.control import asked, command_named
+from stepfast.exceptions import Exceptions
 from stepfast.filters import Filters, page_size, place, run_filter
 from stepfast.kernel.blobs import Blobs
 from stepfast.kernel.decisions import NewRun
@@ -26,6 +27,7 @@ from stepfast.kernel.views import Findings, RunView
 from stepfast.letters import DeadLetters
 from stepfast.listening import Callback, check_types
 from stepfast.queues import Queues
+from stepfast.reviews import Reviews
 from stepfast.runs import Run
 from stepfast.serverless import Serverless
 from stepfast.starts import Start, StartAnswer, check_start, new_run, pages
@@ -58,6 +60,8 @@ class Stepfast(AppBase):
         self.workers = Workers(self)
         self.queues = Queues(self)
         self.dead_letters = DeadLetters(self)
+        self.reviews = Reviews(self)
+        self.exceptions = Exceptions(self)
 
     def worker(
         self,

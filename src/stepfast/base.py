@@ -16,13 +16,16 @@ from stepfast.kernel.ports import Clock, Store
 from stepfast.kernel.texts import check_optional_text, shown
 from stepfast.listening import Listeners
 from stepfast.parts import Parts
-from stepfast.settings import Found, read_settings, warn_of_unknown
+from stepfast.settings import Found, Settings, read_settings, warn_of_unknown
 from stepfast.stores.blobs.urls import blobs_for
-from stepfast.stores.urls import store_for
+from stepfast.stores.urls import is_sqlite, sqlite_path, store_for
+from stepfast.tokens import GivenKeys, KeyFile, NoKeys, TokenKeys
 from stepfast.worker.settings import WorkerSettings
 from stepfast.workflows.deterministic import refuse_in_workflow
 from stepfast.workflows.functions import AnyWorkflow, AsyncWorkflow, SyncWorkflow, Workflow
 from stepfast.workflows.registry import Registry
+
+HOUR_MS = 3_600_000
 
 StoreMaker = Callable[[Clock], Store]
 """Makes a store of one's own, by an app's clock; called each time that the app opens."""
@@ -55,7 +58,17 @@ class AppBase:
         self._has_worker = worker is not False
         self._clock: Clock = clock or SystemClock()
         self._listeners = Listeners()
+        self.token_ttl_ms = settings.token_ttl_hours * HOUR_MS
+        self.token_keys = self._keys_of(settings)
         self._parts: Parts | None = None
+
+    def _keys_of(self, settings: Settings) -> TokenKeys:
+        if settings.token_keys is not None:
+            return GivenKeys(settings.token_keys)
+        if self._make_store is None and is_sqlite(self.database):
+            path = sqlite_path(self.database)
+            return KeyFile(path.with_name(f"{path.name}.token-key"))
+        return NoKeys()
 
     async def __aenter__(self) -> Self:
         await self.open()

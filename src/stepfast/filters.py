@@ -8,7 +8,10 @@ from typing import Any, TypedDict
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import Invalid, NotFound
 from stepfast.kernel.ids import RunId, parse_run_id
+from stepfast.kernel.items import ItemFilter, ItemId, parse_item_id
 from stepfast.kernel.numbers import check_whole
+from stepfast.kernel.review_views import FiguresFilter, ReviewFilter
+from stepfast.kernel.reviews import ItemKind, ReviewId, ReviewState, parse_review_id
 from stepfast.kernel.states import RunState
 from stepfast.kernel.texts import check_optional_text, check_text, shown
 from stepfast.kernel.views import LetterFilter, RunFilter
@@ -72,6 +75,87 @@ def letter_filter(
         check_optional_text("error_type", error_type),
         recorded_after=_moment("recorded_after", recorded_after),
     )
+
+
+def review_filter(
+    tenant: str | None,
+    workflow: str | None,
+    state: str | None,
+    role: str | None,
+    assignee: str | None,
+    run_id: str | None,
+    opened_after: int | None,
+) -> ReviewFilter:
+    """Which reviews are meant."""
+    return ReviewFilter(
+        check_optional_text("tenant", tenant),
+        check_optional_text("workflow", workflow),
+        _review_state(state),
+        check_optional_text("role", role),
+        check_optional_text("assignee", assignee),
+        None if run_id is None else parse_run_id(run_id),
+        _moment("opened_after", opened_after),
+    )
+
+
+def figures_filter(
+    tenant: str | None, workflow: str | None, role: str | None, after: int | None, before: int | None
+) -> FiguresFilter:
+    """Which reviews figures are over."""
+    names = check_optional_text("workflow", workflow), check_optional_text("role", role)
+    return FiguresFilter(
+        check_optional_text("tenant", tenant), *names, _moment("after", after), _moment("before", before)
+    )
+
+
+def review_place(cursor: str | None) -> ReviewId | None:
+    """The review that the page before ended with."""
+    try:
+        return None if cursor is None else parse_review_id(cursor)
+    except NotFound:
+        raise Invalid(f"cursor is {shown(cursor)}; give the one that the page before ended with.") from None
+
+
+def _review_state(text: str | None) -> ReviewState | None:
+    try:
+        return None if text is None else ReviewState(text)
+    except ValueError:
+        raise Invalid(f"state is {shown(text)}; allowed are {', '.join(ReviewState)}.") from None
+
+
+def item_filter(
+    *,
+    tenant: str | None = None,
+    kind: str | None = None,
+    workflow: str | None = None,
+    assignee: str | None = None,
+    run_id: str | None = None,
+    opened_after: int | None = None,
+) -> ItemFilter:
+    """Which exception items are meant."""
+    return ItemFilter(
+        check_optional_text("tenant", tenant),
+        _item_kind(kind),
+        check_optional_text("workflow", workflow),
+        check_optional_text("assignee", assignee),
+        None if run_id is None else parse_run_id(run_id),
+        opened_after=_moment("opened_after", opened_after),
+    )
+
+
+def item_place(cursor: str | None) -> ItemId | None:
+    """The exception item that the page before ended with."""
+    try:
+        return None if cursor is None else parse_item_id(cursor)
+    except NotFound:
+        raise Invalid(f"cursor is {shown(cursor)}; give the one that the page before ended with.") from None
+
+
+def _item_kind(text: str | None) -> ItemKind | None:
+    try:
+        return None if text is None else ItemKind(text)
+    except ValueError:
+        raise Invalid(f"kind is {shown(text)}; allowed are {', '.join(ItemKind)}.") from None
 
 
 def place(cursor: str | None) -> RunId | None:

@@ -9,20 +9,28 @@ from stepfast.base import AppBase
 from stepfast.bulk import BulkAnswer, change_pages, pages_of_letters, summed
 from stepfast.control import Asked, asked, changed_or_raise, retry_command
 from stepfast.filters import letter_filter, page_size, place
+from stepfast.kernel.causes import is_group_id
 from stepfast.kernel.commands import Changed, Discard
 from stepfast.kernel.errors import NotFound
 from stepfast.kernel.ids import parse_run_id
+from stepfast.kernel.items import GroupView, ItemFilter
+from stepfast.kernel.reviews import ItemKind
 from stepfast.kernel.texts import check_optional_text
 from stepfast.kernel.views import LetterFilter, LetterView
+from stepfast.parts import Parts
 
 Views = list[LetterView]
+Groups = list[GroupView]
+
+MOST_GROUPS = 100_000
 
 
 class DeadLetters:
     """The dead letters on an app's store.
 
     Filters are `workflow`, `step` (its address, like `charge#1`), `error_type` (`module:name`), `tenant` and
-    `recorded_after`. Those that somebody has replayed or discarded are left out unless `resolved`.
+    `recorded_after`. Those that somebody has replayed or discarded are left out unless `resolved`. For many at once
+    there is `group` too: the id that `groups` gives to equal failures, or the shape that they have in common.
     """
 
     def __init__(self, app: AppBase) -> None:
@@ -42,6 +50,13 @@ class DeadLetters:
         if not letters:
             raise NotFound(f"Run {run_id} is no dead letter. List those with `stepfast dead-letters list`.")
         return max(letters, key=lambda letter: letter.generation)
+
+    async def groups(self, *, tenant: str | None = None, workflow: str | None = None, limit: int = 100) -> Groups:
+        """Equal failures as one, the largest groups first: same workflow, same step by name, same shape of error."""
+        where = ItemFilter(
+            check_optional_text("tenant", tenant), ItemKind.FAILED, check_optional_text("workflow", workflow)
+        )
+        return await self._app._open_parts().store.exception_groups(where._replace(limit=page_size(limit)))
 
     async def replay(
         self,
@@ -105,11 +120,30 @@ class DeadLetters:
         limit: int | None = None,
         cursor: str | None = None,
         dry_run: bool = False,
+        group: str | None = None,
         **filters: Any,
     ) -> AsyncIterator[BulkAnswer]:
-        parts = self._app._open_parts()
-        pages = pages_of_letters(parts.store, letter_filter(**filters))
-        return change_pages(parts, pages, command, before=place(cursor), limit=limit, dry_run=dry_run)
+        where, shape = letter_filter(**filters), check_optional_text("group", group)
+        walk = {"before": place(cursor), "limit": limit, "dry_run": dry_run}
+        return self._walk(self._app._open_parts(), where, shape, command, walk)
+
+    async def _walk(
+        self, parts: Parts, where: LetterFilter, group: str | None, command: Asked, walk: dict[str, Any]
+    ) -> AsyncIterator[BulkAnswer]:
+        if group is not None:
+            where = await self._of_group(where, group)
+        async for answer in change_pages(parts, pages_of_letters(parts.store, where), command, **walk):
+            yield answer
+
+    async def _of_group(self, where: LetterFilter, group: str) -> LetterFilter:
+        """The same filter for one group alone; a shape may be that of several, in other workflows."""
+        if not is_group_id(group):
+            return where._replace(shape=group)
+        groups = await self.groups(tenant=where.tenant, workflow=where.workflow, limit=MOST_GROUPS)
+        found = next((each for each in groups if each.id == group), None)
+        if found is None:
+            raise NotFound(f"No open dead letters are in group {group}. List groups with `stepfast exceptions groups`.")
+        return where._replace(workflow=found.workflow, shape=found.shape)
 
     async def _change(self, run_id: str, tenant: str | None, command: Asked) -> Changed:
         letter = await self.get(run_id, tenant=tenant)

@@ -56,6 +56,7 @@ EVENTS = {
         "warning", "Something a worker did on the side failed; it is done again with the next beat."
     ),
     "sweep_failed": LogEvent("warning", "A look for large values that no row mentions failed; the next one follows."),
+    "token_refused": LogEvent("warning", "Somebody answered a review with what is no token of any run."),
     "unknown_runs_given_back": LogEvent("warning", "The store listed runs as held here that are not; they went back."),
     "worker_not_retired": LogEvent("warning", "A worker could not say that it left; its lease will tell."),
     "upkeep_failed": LogEvent("warning", "An upkeep pass failed; the next one follows."),

@@ -28,6 +28,8 @@ from stepfast.kernel.exchange import Delivered, Delivery
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.numbers import check_whole
 from stepfast.kernel.ports import Store
+from stepfast.kernel.review_views import ReviewFilter
+from stepfast.kernel.reviews import Owner, ReviewState, parse_review_id
 from stepfast.kernel.states import RunState, check_move
 from stepfast.kernel.texts import check_optional_text, check_text
 from stepfast.kernel.views import EventView, OutcomeView, RunView, StepView
@@ -149,7 +151,12 @@ class Run(Generic[T]):
         store = self._store
         look = await store.look(self._run_id)
         told = await self._newest_event(reasons.telling_events(run, look))
-        return reasons.explain(reasons.Seen(run, look, await store.workers(), told, await store.now()))
+        owners = await self._asked_owners() if reasons.waits_for_people(look) else {}
+        return reasons.explain(reasons.Seen(run, look, await store.workers(), told, await store.now(), owners))
+
+    async def _asked_owners(self) -> dict[int, Owner]:
+        views = await self._store.reviews(ReviewFilter(run_id=self._run_id, state=ReviewState.OPEN))
+        return {parse_review_id(view.review_id).wait_id: Owner(view.assignee, view.role) for view in views}
 
     async def signal(
         self,

@@ -22,6 +22,7 @@ from stepfast.kernel.errors import Invalid
 from stepfast.kernel.retry import Retry
 from stepfast.kernel.texts import MAX_TEXT, check_text, shown
 from stepfast.log import Log
+from stepfast.tokens import KEYS_ALLOWED, KeyRing, read_keys
 from stepfast.worker.settings import BOUNDS, WorkerSettings
 
 log = Log("settings")
@@ -93,6 +94,7 @@ def _read_text(text: str) -> str:
     return check_text("text", text)
 
 
+KEYS = Kind(KEYS_ALLOWED, read_keys)
 TEXT = Kind(f"text of 1 to {MAX_TEXT:,} characters", _read_text)
 LOG = Kind(f"a level ({', '.join(LEVELS)}), a format ({', '.join(FORMATS)}), or both with a comma", _read_log)
 # A hundred days: no backoff needs more, and the sum of many stays a moment that every store can hold.
@@ -108,6 +110,8 @@ class Setting:
     default: str
     meaning: str
     plain: bool = False
+    is_secret: bool = False
+    """Its value is never shown, not even a wrong one."""
 
     @property
     def key(self) -> str:
@@ -168,6 +172,21 @@ SETTINGS = (
     Setting(
         "STEPFAST_WORKER_RETRY_BACKOFF_MAX_MS", MILLISECONDS, "60000", "The longest pause before a retry.", plain=True
     ),
+    Setting(
+        "STEPFAST_RESUME_TOKEN_TTL_HOURS",
+        _number(1, 87_600),
+        "24",
+        "How many hours a resume token works, unless it is issued for another time.",
+        plain=True,
+    ),
+    Setting(
+        "STEPFAST_TOKEN_KEYS",
+        KEYS,
+        "",
+        "The keys that resume tokens are hashed with, the same in all processes; new tokens take the first. Without "
+        "them a SQLite database has one in a file beside it, and on PostgreSQL no token is issued.",
+        is_secret=True,
+    ),
     Setting("STEPFAST_TENANT_BURST_LIMIT", _number(1), "10", "How many runs of a tenant one claim takes.", plain=True),
 )
 
@@ -188,7 +207,6 @@ LATER = frozenset(
         "SHADOW",
         "MAX_POLLS",
         "MAX_PUBLISH",
-        "RESUME_TOKEN_TTL_HOURS",
         "WORKFLOW_CHECKPOINT_BACKEND",
         "WORKFLOW_RUNTIME",
     )
@@ -209,6 +227,8 @@ class Settings:
     tenant: str = "default"
     environment: str = "development"
     log: LogSettings = field(default_factory=LogSettings)
+    token_ttl_hours: int = 24
+    token_keys: KeyRing | None = None
     worker: WorkerSettings = field(default_factory=WorkerSettings)
     unknown: tuple[tuple[str, str], ...] = ()
 
@@ -240,6 +260,8 @@ def read_settings(
         tenant=values.get("TENANT", "default"),
         environment=values.get("ENV", "development"),
         log=values.get("LOG", LogSettings()),
+        token_ttl_hours=values.get("RESUME_TOKEN_TTL_HOURS", 24),
+        token_keys=values.get("TOKEN_KEYS", None),
         worker=worker,
         unknown=tuple(sources.unknown()),
     )
@@ -306,7 +328,8 @@ class _Values:
         try:
             self._values[setting.name] = setting.kind.read(found.text)
         except (ValueError, Invalid):
-            self.faults.append(f"{found.place} is {shown(found.text)}; allowed is {setting.kind.allowed}.")
+            given = "not shown here, and does not fit" if setting.is_secret else shown(found.text)
+            self.faults.append(f"{found.place} is {given}; allowed is {setting.kind.allowed}.")
 
     def _read_queue(self, queue: str, found: Found) -> None:
         try:

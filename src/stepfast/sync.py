@@ -18,16 +18,20 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, Self, TypeVar, overload
 
 from stepfast.app import Stepfast as AsyncStepfast
+from stepfast.exceptions import Exceptions as AsyncExceptions
 from stepfast.kernel.blobs import Blobs
+from stepfast.kernel.commands import Changed
 from stepfast.kernel.durations import Duration
 from stepfast.kernel.errors import StepfastError, WrongCall
 from stepfast.kernel.ports import Clock
 from stepfast.letters import DeadLetters as AsyncDeadLetters
 from stepfast.listening import Callback
 from stepfast.queues import Queues as AsyncQueues
+from stepfast.reviews import Reviews as AsyncReviews
 from stepfast.runs import Run as AsyncRun
 from stepfast.serverless import Serverless as AsyncServerless
 from stepfast.starts import Start
+from stepfast.tokens import Secret
 from stepfast.worker.settings import WorkerSettings
 from stepfast.worker.worker import WorkerStats
 from stepfast.workers import AppWorker as AsyncAppWorker
@@ -218,6 +222,40 @@ class DeadLetters(Side[AsyncDeadLetters]):
     discard_many = blocking(AsyncDeadLetters.discard_many)
     replay_pages = paging(AsyncDeadLetters.replay_pages)
     discard_pages = paging(AsyncDeadLetters.discard_pages)
+    groups = blocking(AsyncDeadLetters.groups)
+
+
+class Exceptions(Side[AsyncExceptions]):
+    """The exception items on an app's store."""
+
+    list = blocking(AsyncExceptions.list)
+    get = blocking(AsyncExceptions.get)
+    count = blocking(AsyncExceptions.count)
+    groups = blocking(AsyncExceptions.groups)
+    assign = blocking(AsyncExceptions.assign)
+    comment = blocking(AsyncExceptions.comment)
+    resolve = blocking(AsyncExceptions.resolve)
+
+
+class Reviews(Side[AsyncReviews]):
+    """The reviews on an app's store."""
+
+    list = blocking(AsyncReviews.list)
+    get = blocking(AsyncReviews.get)
+    decide = blocking(AsyncReviews.decide)
+    issue_token = blocking(AsyncReviews.issue_token)
+    delegate = blocking(AsyncReviews.delegate)
+    reassign = blocking(AsyncReviews.reassign)
+    comment = blocking(AsyncReviews.comment)
+    stats = blocking(AsyncReviews.stats)
+    check = blocking(AsyncReviews.check)
+
+    def resume(self, token: str | Secret, verdict: str, /, *args: Any, **options: Any) -> Changed:
+        """Answer a review by its token."""
+        # A traceback with the variables of its frames must not hold it.
+        hidden = Secret(token) if isinstance(token, str) else token
+        del token
+        return self._portal.call(lambda: self._inner.resume(hidden, verdict, *args, **options))
 
 
 class Serverless(Side[AsyncServerless]):
@@ -270,6 +308,8 @@ class Stepfast:
         self.workers = Workers(self._portal, self._inner.workers)
         self.queues = Queues(self._portal, self._inner.queues)
         self.dead_letters = DeadLetters(self._portal, self._inner.dead_letters)
+        self.reviews = Reviews(self._portal, self._inner.reviews)
+        self.exceptions = Exceptions(self._portal, self._inner.exceptions)
 
     def __enter__(self) -> Self:
         self.open()

@@ -39,9 +39,9 @@ async def sqlite_harness(tmp_path):
 
 
 @pytest.fixture
-async def postgres_harness(postgres_url):
-    async with postgres.harness_on(postgres_url) as harness:
-        yield harness, postgres_url
+async def postgres_harness(migrated_postgres_url):
+    async with postgres.harness_on(migrated_postgres_url) as harness:
+        yield harness, migrated_postgres_url
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

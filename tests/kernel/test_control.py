@@ -214,7 +214,7 @@ def test_only_an_open_dead_letter_is_discarded():
 def test_a_run_that_times_out_becomes_a_dead_letter_unless_somebody_awaits_it():
     alone = judged(locked(RunState.PAUSED, task=TaskState.WAITING), asked(TimeOut(VERDICT)), NOW)
     child = judged(locked(RunState.WAITING, joins=Joins(RunId("p"), 1)), asked(TimeOut(VERDICT)), NOW)
-    assert [event.type for event in alone.events] == ["dlq_pending", "dlq_recorded", "failed"]
+    assert [event.type for event in alone.events] == ["exception_opened", "dlq_pending", "dlq_recorded", "failed"]
     assert (child.dead_letter, [event.type for event in child.events]) == (None, ["failed"])
 
 

@@ -12,6 +12,7 @@ from stepfast.kernel.durations import Instant
 from stepfast.kernel.exchange import Look
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.reasons import Seen, explain, telling_events
+from stepfast.kernel.reviews import Owner
 from stepfast.kernel.states import RunState, WaitKind
 from stepfast.kernel.views import EventView, RunView, WorkerView
 
@@ -94,13 +95,23 @@ def test_a_pause_that_has_not_come_into_force_is_told():
         (wait(WaitKind.SIGNAL, "paid"), f"It waits for signal 'paid'. `stepfast runs signal {RUN} paid` sends it."),
         (wait(WaitKind.SIGNAL, "paid", LATER), "It waits for signal 'paid' until 2025-06-15 15:07:40 UTC."),
         (wait(WaitKind.CHILDREN, "charge", total=10, got=6, failed=1), "3 of 10 children of charge (1 failed)"),
-        (wait(WaitKind.REVIEW, "price"), "It waits for review 'price'."),
+        (wait(WaitKind.REVIEW, "price"), f"It waits for review 'price' ({RUN}.1). `stepfast reviews decide {RUN}.1`"),
+        (wait(WaitKind.REVIEW, "price", LATER), f"'price' ({RUN}.1) until 2025-06-15 15:07:40 UTC."),
         (wait(WaitKind.OUTSIDE, "batch"), "It waits for outside work 'batch'."),
         (wait(WaitKind.CODE, "checkout@3"), "Its records do not fit the code of checkout@3."),
     ],
 )
 def test_a_waiting_run_names_what_it_waits_for(open_wait, sentence):
     assert sentence in why(view(RunState.WAITING), open_wait)
+
+
+@pytest.mark.parametrize(
+    ("owner", "asked"), [(Owner(role="legal"), "role legal"), (Owner("anna", "legal"), "anna"), (Owner("anna"), "anna")]
+)
+def test_a_review_names_whom_it_asks(owner, asked):
+    look = Look(1, 0, False, [wait(WaitKind.REVIEW, "price", LATER)], [])
+    seen = Seen(view(RunState.WAITING), look, [worker()], None, NOW, {1: owner})
+    assert f"'price' ({RUN}.1), for {asked}, until 2025-06-15 15:07:40 UTC." in str(explain(seen))
 
 
 def test_every_wait_of_a_run_is_named():

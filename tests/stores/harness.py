@@ -49,6 +49,7 @@ __all__ = [
 
 TABLES = (
     "run", "task", "generation", "outcome", "step", "event", "wait", "unjoined", "inbox", "dead_letter", "idempotency",
+    "review", "review_answer", "review_token", "exception_item", "exception_comment",
 )  # fmt: skip
 
 

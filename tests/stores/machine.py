@@ -14,6 +14,7 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from stepfast.conformance.store.acts import asked
 from stepfast.kernel.commands import Cancel, Command, Discard, Pause, Request, Rerun, Resume, RetryRun, TimeOut
 from stepfast.kernel.decisions import Continue, DeadLetter, Decision, HandBack, HeldRun, Joins, NewRun, Outcome, Park
 from stepfast.kernel.durations import Instant
@@ -21,6 +22,7 @@ from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.exchange import Claim, Delivery, Enrolment, QueueRoom, Saving, Upkeep
 from stepfast.kernel.ids import RunId, WorkerId, new_id
+from stepfast.kernel.reviews import Assign, Comment, Decide, Expire, Owner, ReviewCommand, Verdict
 from stepfast.kernel.rules import COMMAND_KINDS
 from stepfast.kernel.states import RunState, WaitKind
 from stepfast.kernel.views import LetterFilter
@@ -71,11 +73,34 @@ ENDS = {
 ACTS = st.sampled_from([
     "step", "step", *ENDS, "hand_back", "put_off", "signal", "time", "code", "park", "park_unlooked", "park_unlooked",
     "open_time", "group", "take", "close", "hold_back", "continue", "try_again", "try_later",
+    "ask", "ask", "ask",
 ])  # fmt: skip
 COMMANDS: list[Command] = [
     Cancel(), Pause(), Pause(), Pause(), Resume(), Resume(), Resume(), RetryRun(), RetryRun(), Rerun(), Rerun("charge"),
     Rerun("2"), Rerun(version=2), Discard(), TimeOut(VERDICT),
 ]  # fmt: skip
+
+
+ANN, EVE = Owner("ann"), Owner("eve")
+QUESTIONS: list[dict[str, Any]] = [
+    {},
+    {"expires_ms": 20_000},
+    {"expires_ms": 1_000, "on_expiry": "escalate", "escalate_to": EVE},
+    {"expires_ms": 1_000, "on_expiry": "continue"},
+    {"quorum": 2, "quorum_reject": 2},
+    {"owner": ANN, "escalate_to": EVE},
+]
+REVIEW_COMMANDS: list[Callable[[int], ReviewCommand]] = [
+    lambda n: Decide(n, Verdict.CONTINUE),
+    lambda n: Decide(n, Verdict.CONTINUE),
+    lambda n: Decide(n, Verdict.REJECT),
+    lambda n: Decide(n, Verdict.CORRECT, "7"),
+    lambda n: Decide(n, Verdict.ESCALATE, to=EVE),
+    lambda n: Assign(n, ANN),
+    lambda n: Comment(n, "hm"),
+    Expire,
+    Expire,
+]
 
 
 class World:
@@ -259,6 +284,8 @@ class Stores(RuleBasedStateMachine):
                 return {"group": self.group, "close": self.closed, "hold_back": self.held_back}[act](run)
             case "continue" | "try_again" | "try_later":
                 return self.continued(run, act)
+            case "ask":
+                return asked(run, **QUESTIONS[run.last_seq % len(QUESTIONS)])
             case "take":
                 life = self.model.lives[run.run_id]
                 # One wait stays, so that a run which parks next has something to wait for.
@@ -343,6 +370,20 @@ class Stores(RuleBasedStateMachine):
         ended = [run_id for run_id, life in self.model.lives.items() if life.task is None]
         if ended:
             self.carry_out([Request(ended[-1 - back % len(ended)], asked)])
+
+    @rule(
+        back=recent,
+        command=st.sampled_from(REVIEW_COMMANDS),
+        actor=st.sampled_from([None, "ann", "bob", "eve"]),
+        key=mostly(None, st.just("r1")),
+    )
+    def command_a_review(
+        self, back: int, command: Callable[[int], ReviewCommand], actor: str | None, key: str | None
+    ) -> None:
+        reviews = list(self.model.reviews)
+        if reviews:
+            run_id, number = reviews[-1 - back % len(reviews)]
+            self.carry_out([Request(run_id, command(number), actor=actor, key=key)])
 
     def carry_out(self, requests: list[Request]) -> None:
         expected = change(self.model, requests)

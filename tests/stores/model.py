@@ -25,6 +25,7 @@ from stepfast.kernel.exchange import Beat, Claim, Delivered, Delivery, Enrolment
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.states import PENDING_WAITS, RunState, TaskState, WaitKind
 from tests.stores.harness import NOON, VERDICT
+from tests.stores.model_reviews import Reviews, open_reviews
 from tests.stores.model_rows import End, Kept, Letter, Life, Mail, Member, Open, Task
 
 PRIORITY_MS = 3_600_000
@@ -43,6 +44,7 @@ class Model:
         self.answers: dict[Key, Changed] = {}
         self.states: dict[Key, RunState] = {}
         self.unjoined: dict[Joins, str] = {}
+        self.reviews: Reviews = {}
 
     def tasks(self) -> Iterator[Task]:
         return (life.task for _, life in sorted(self.lives.items()) if life.task is not None)
@@ -65,6 +67,7 @@ class Model:
             if codes and task.state is TaskState.WAITING and task.code in told.codes:
                 for number in codes:
                     del waits[number]
+                self.lives[task.run.run_id].tell(EventType.EXCEPTION_RESOLVED, task.token)
                 task.make_ready(self.now)
         return Instant(self.now)
 
@@ -214,6 +217,7 @@ class Model:
         for wait in decision.opened:
             due_at = None if wait.due_in_ms is None else self.now + wait.due_in_ms
             life.waits[wait.wait_id] = Open(wait, self.now, due_at)
+        open_reviews(self.reviews, decision, self.now)
         for child in decision.children:
             self._start(child, None)
         if isinstance(decision.release, Park | HandBack):
@@ -397,6 +401,7 @@ class Model:
             return
         is_own = task.run.joins is None or task.run.leave
         if is_own:
+            life.tell(EventType.EXCEPTION_OPENED, task.token)
             life.tell(EventType.DLQ_PENDING, task.token)
             life.tell(EventType.DLQ_RECORDED, task.token)
         life.tell(EventType.FAILED, task.token)

@@ -12,7 +12,8 @@ from stepfast.kernel.errors import KeyReused, NotFound, StepfastError
 from stepfast.kernel.rules import COMMAND_KINDS
 from stepfast.kernel.states import PENDING_WAITS, TaskState
 from tests.stores.model import PRIORITY_MS, Model
-from tests.stores.model_rows import Life, Mail, Task
+from tests.stores.model_reviews import locked_review, withdraw, write
+from tests.stores.model_rows import Life, Task
 
 Answer = Changed | type[StepfastError]
 
@@ -39,8 +40,10 @@ def _carry_out(model: Model, request: Request) -> Changed:
             raise KeyReused
         return replace(model.answers[key], repeated=True)
     holder = life.task.worker_id if life.task is not None else None
-    decided = decide(locked(model, life), request, Instant(model.now))
-    _write(model, life, decided)
+    withdraw(model.reviews, model.lives)
+    found = locked(model, life)._replace(review=locked_review(model.reviews, request))
+    decided = decide(found, request, Instant(model.now))
+    _write(model, life, decided, request)
     parent_id = life.run.joins.parent_id if life.run.joins is not None else None
     place = (life.run.queue, Instant(model.now), holder, parent_id)
     changed = Changed(request.run_id, decided.state, life.generation, *place)
@@ -86,7 +89,7 @@ def _marks(life: Life) -> list[StepMark]:
     return [StepMark(seq, kept.record.call, kept.record.state) for seq, kept in numbered if kept.superseded_by is None]
 
 
-def _write(model: Model, life: Life, decided: Change) -> None:
+def _write(model: Model, life: Life, decided: Change, request: Request) -> None:
     if decided.resolution is not None:
         life.letters[life.generation].resolution = decided.resolution
     if decided.reopen is not None:
@@ -97,6 +100,7 @@ def _write(model: Model, life: Life, decided: Change) -> None:
     _tell(life, decided)
     if decided.hold is not None:
         _hold(model, life, decided)
+    write(model.reviews, life, request, decided, model.now)
     if decided.outcome is not None:
         _end(model, life, decided)
 
@@ -117,9 +121,6 @@ def _hold(model: Model, life: Life, decided: Change) -> None:
     assert task is not None
     assert decided.hold is not None
     task.hold = decided.hold
-    for event in decided.owed:
-        task.wakes += 1
-        life.inbox[task.wakes] = Mail(str(event.type), "", model.now, False)
     if decided.ready:
         task.make_ready(model.now)
     if task.state is not TaskState.LEASED:

@@ -8,6 +8,7 @@ from typing import Any
 
 from stepfast.kernel.states import ENDED, RunState, TaskState
 from tests.stores.model import Model
+from tests.stores.model_reviews import answer_rows, item_rows, review_rows, withdraw
 
 Rows = dict[str, list[tuple[Any, ...]]]
 
@@ -28,6 +29,12 @@ QUERIES = {
     "key": "select tenant, command, key, run_id, at from stepfast.idempotency order by tenant, command, key",
     "dead_letter": "select run_id, generation, error_type, resolution"
     " from stepfast.dead_letter order by run_id, generation",
+    "review": "select run_id, wait_id, generation, state, verdict, actor, assignee, role, escalations, due_at"
+    " from stepfast.review order by run_id, wait_id",
+    "review_answer": "select run_id, wait_id, n, verdict, actor"
+    " from stepfast.review_answer order by run_id, wait_id, n",
+    "item of a review": "select run_id, cause, kind, assignee, resolved_at is null, resolution"
+    " from stepfast.exception_item where cause like 'review:%' order by run_id, cause",
 }
 POSITIONS = "select run_id, position from stepfast.event order by run_id, seq"
 # A wait that is deleted may leave a row in `unjoined`.
@@ -55,6 +62,7 @@ def check(rows: Rows) -> None:
 def rows_of(model: Model) -> Rows:
     """The model as the tables would have it."""
     lives = sorted(model.lives.items())
+    withdraw(model.reviews, model.lives)
     return {
         "task": [
             (
@@ -95,4 +103,7 @@ def rows_of(model: Model) -> Rows:
             for run_id, life in lives
             for generation, letter in sorted(life.letters.items())
         ],
+        "review": review_rows(model.reviews),
+        "review_answer": answer_rows(model.reviews),
+        "item of a review": item_rows(model.reviews),
     }

@@ -49,10 +49,10 @@ async def blocking(url: str, statement: str, *arguments: object) -> AsyncIterato
         await transaction.commit()
 
 
-async def test_of_a_cancel_and_an_end_that_race_exactly_one_happens(harness, store, postgres_url):
+async def test_of_a_cancel_and_an_end_that_race_exactly_one_happens(harness, store, migrated_postgres_url):
     await harness.enrol()
     rounds, cancelled = 200, 0
-    async with opened(postgres_url) as canceller:
+    async with opened(migrated_postgres_url) as canceller:
         for number in range(rounds):
             await harness.start()
             (run,) = await harness.claim()
@@ -68,9 +68,9 @@ async def test_of_a_cancel_and_an_end_that_race_exactly_one_happens(harness, sto
     assert await harness.sql("select run_id from stepfast.task") == []
 
 
-async def test_a_command_that_waits_for_an_end_is_judged_by_it(harness, postgres_url):
+async def test_a_command_that_waits_for_an_end_is_judged_by_it(harness, migrated_postgres_url):
     run = await harness.held()
-    async with blocking(postgres_url, "delete from stepfast.task where run_id = $1", run.run_id) as ending:
+    async with blocking(migrated_postgres_url, "delete from stepfast.task where run_id = $1", run.run_id) as ending:
         await ending.execute(
             "insert into stepfast.outcome values ($1, 1, 'acme', 'completed', null, null, 3, 1, 0)", run.run_id
         )
@@ -80,10 +80,10 @@ async def test_a_command_that_waits_for_an_end_is_judged_by_it(harness, postgres
     assert "is completed" in str(refusal)
 
 
-async def test_of_two_reruns_at_once_the_second_finds_the_run_open(harness, postgres_url):
+async def test_of_two_reruns_at_once_the_second_finds_the_run_open(harness, migrated_postgres_url):
     run = await harness.held()
     await harness.save(end(run))
-    async with blocking(postgres_url, commands.LOCK, [run.run_id]) as first:
+    async with blocking(migrated_postgres_url, commands.LOCK, [run.run_id]) as first:
         second = asyncio.create_task(harness.change(run.run_id, Rerun()))
         (answer,) = await commands.carry_out(first, [Request(run.run_id, Rerun())])
     assert isinstance(answer, Changed)
@@ -92,12 +92,12 @@ async def test_of_two_reruns_at_once_the_second_finds_the_run_open(harness, post
 
 
 @pytest.mark.parametrize("is_same_run", [True, False])
-async def test_a_key_that_another_command_is_just_using_is_waited_for(harness, postgres_url, is_same_run):
+async def test_a_key_that_another_command_is_just_using_is_waited_for(harness, migrated_postgres_url, is_same_run):
     mine, other = await harness.start_many(2)
     meant = Request(mine if is_same_run else other, Cancel(), key="k")
     first = Changed(meant.run_id, RunState.CANCELLED, 1, "default", harness.now)
     use = (meant.digest, meant.run_id, rows.answer_text(first))
-    async with blocking(postgres_url, USE_KEY, *use):
+    async with blocking(migrated_postgres_url, USE_KEY, *use):
         second = asyncio.create_task(harness.change(mine, Cancel(), key="k"))
     answer = await second
     if is_same_run:
@@ -107,17 +107,17 @@ async def test_a_key_that_another_command_is_just_using_is_waited_for(harness, p
     assert await harness.state(mine) is RunState.PENDING
 
 
-async def test_commands_with_one_key_at_once_are_carried_out_once(harness, postgres_url):
+async def test_commands_with_one_key_at_once_are_carried_out_once(harness, migrated_postgres_url):
     (run_id,) = await harness.start_many(1)
     request = Request(run_id, Cancel(), key="k")
-    async with opened(postgres_url) as one, opened(postgres_url) as two:
+    async with opened(migrated_postgres_url) as one, opened(migrated_postgres_url) as two:
         answers = await asyncio.gather(*(store.change([request]) for store in (one, two, one, two)))
     assert sorted(isinstance(answer, Changed) and answer.repeated for (answer,) in answers) == [False, True, True, True]
     assert await harness.event_types(run_id) == ["queued", "cancelled"]
 
 
-async def test_a_command_whose_answer_was_lost_finds_itself_done_by_its_key(postgres_url, monkeypatch):
-    proxy = CuttingProxy(postgres_url)
+async def test_a_command_whose_answer_was_lost_finds_itself_done_by_its_key(migrated_postgres_url, monkeypatch):
+    proxy = CuttingProxy(migrated_postgres_url)
     write = Keys.write
 
     async def write_and_cut(self, connection):
@@ -160,11 +160,11 @@ async def until_free(connection: asyncpg.Connection, run_id: RunId) -> None:
 
 
 @pytest.mark.parametrize("fate", ["killed", "frozen"])
-async def test_a_client_that_is_lost_in_the_middle_of_a_command_changes_nothing(harness, postgres_url, fate):
+async def test_a_client_that_is_lost_in_the_middle_of_a_command_changes_nothing(harness, migrated_postgres_url, fate):
     started = await harness.start()
     before = await harness.contents()
-    with stopped_between_lock_and_write(postgres_url, started.run_id) as process:
-        async with asking(postgres_url) as connection:
+    with stopped_between_lock_and_write(migrated_postgres_url, started.run_id) as process:
+        async with asking(migrated_postgres_url) as connection:
             with pytest.raises(asyncpg.LockNotAvailableError):
                 await connection.execute(FREE, started.run_id)
             if fate == "killed":
@@ -174,16 +174,16 @@ async def test_a_client_that_is_lost_in_the_middle_of_a_command_changes_nothing(
         assert (await harness.change(started.run_id, Cancel(), key="k")).repeated is False
 
 
-async def test_cancelling_parents_and_children_in_any_order_ends_in_no_circle(harness, postgres_url):
+async def test_cancelling_parents_and_children_in_any_order_ends_in_no_circle(harness, migrated_postgres_url):
     parents = [await _parent_of(harness, 4) for _ in range(5)]
     family = [run_id for parent, children in parents for run_id in (parent, *children)]
-    async with opened(postgres_url) as one, opened(postgres_url) as two:
+    async with opened(migrated_postgres_url) as one, opened(migrated_postgres_url) as two:
         batches = [[Request(run_id, Cancel()) for run_id in order] for order in (family, family[::-1])]
         answers = await asyncio.gather(one.change(batches[0]), two.change(batches[1]))
     done = [answer for batch in answers for answer in batch if isinstance(answer, Changed)]
     assert sorted(answer.run_id for answer in done) == sorted(family)
     assert await harness.sql("select run_id from stepfast.task") == []
-    async with asking(postgres_url) as connection:
+    async with asking(migrated_postgres_url) as connection:
         deadlocks = "select deadlocks from pg_stat_database where datname = current_database()"
         assert await connection.fetchval(deadlocks) == 0
 
@@ -197,8 +197,8 @@ async def _parent_of(harness: Harness, count: int) -> tuple[RunId, list[RunId]]:
     return parent.run_id, [child.run_id for child in children]
 
 
-async def test_a_command_leaves_no_setting_and_no_transaction_behind(postgres_url):
-    async with opened(postgres_url, cold_lines=1) as store, asking(postgres_url) as watcher:
+async def test_a_command_leaves_no_setting_and_no_transaction_behind(migrated_postgres_url):
+    async with opened(migrated_postgres_url, cold_lines=1) as store, asking(migrated_postgres_url) as watcher:
         (run_id,) = await bare(store).start_many(1)
         await store.change([Request(run_id, command) for command in (Pause(), Pause(), Resume())])
         ((timeout,),) = await store._cold.fetch("select current_setting('idle_in_transaction_session_timeout')")

@@ -46,24 +46,24 @@ async def save_during_a_token_raise(harness: Harness, url: str) -> list[Saving]:
         return await saving
 
 
-async def test_a_token_raised_while_a_batch_waits_shuts_the_batch_out(harness, postgres_url):
-    assert await save_during_a_token_raise(harness, postgres_url) == [Saving.LOST]
+async def test_a_token_raised_while_a_batch_waits_shuts_the_batch_out(harness, migrated_postgres_url):
+    assert await save_during_a_token_raise(harness, migrated_postgres_url) == [Saving.LOST]
     assert await harness.sql("select count(*) from stepfast.step") == [(0,)]
 
 
-async def test_without_the_lock_the_stale_step_would_land(harness, postgres_url):
+async def test_without_the_lock_the_stale_step_would_land(harness, migrated_postgres_url):
     """The broken twin: what the test above would not notice if the lock were not what it tests."""
-    async with asking(postgres_url) as connection:
+    async with asking(migrated_postgres_url) as connection:
         definition = "select pg_get_functiondef(oid) from pg_proc where oid::regproc::text = 'stepfast.save'"
         text = await connection.fetchval(definition)
         await connection.execute(text.replace("for no key update", ""))
-    assert await save_during_a_token_raise(harness, postgres_url) == [Saving.SAVED]
+    assert await save_during_a_token_raise(harness, migrated_postgres_url) == [Saving.SAVED]
 
 
-async def test_a_token_cannot_be_raised_while_a_batch_is_open(harness, postgres_url):
+async def test_a_token_cannot_be_raised_while_a_batch_is_open(harness, migrated_postgres_url):
     names = harness.store._names
     statement, columns = save_call(names.there([step(await harness.held())]), False)
-    async with asking(postgres_url) as saver, asking(postgres_url) as canceller, saver.transaction():
+    async with asking(migrated_postgres_url) as saver, asking(migrated_postgres_url) as canceller, saver.transaction():
         await saver.fetch(statement, *columns)
         await canceller.execute("set lock_timeout = '50ms'")
         with pytest.raises(asyncpg.LockNotAvailableError):
@@ -82,7 +82,7 @@ PARENTS = 10
 CHILDREN = 40
 
 
-async def test_savers_and_a_canceller_never_lock_each_other_in_a_circle(harness, postgres_url):
+async def test_savers_and_a_canceller_never_lock_each_other_in_a_circle(harness, migrated_postgres_url):
     """Each saver ends children of everybody's parents, with its own parents in the same batch, in any order."""
     workers = [f"w{number}" for number in range(SAVERS)]
     parents, children = {}, {}
@@ -99,9 +99,9 @@ async def test_savers_and_a_canceller_never_lock_each_other_in_a_circle(harness,
             await harness.start(joins=joins(everybody[(number * 7 + place * 3) % len(everybody)]))
         children[worker] = await harness.claim(worker=worker)
 
-    async with asking(postgres_url) as canceller:
+    async with asking(migrated_postgres_url) as canceller:
         saving = [
-            asyncio.create_task(_save_in_any_order(harness, postgres_url, parents[worker], children[worker]))
+            asyncio.create_task(_save_in_any_order(harness, migrated_postgres_url, parents[worker], children[worker]))
             for worker in workers
         ]
         while not all(task.done() for task in saving):
@@ -110,7 +110,7 @@ async def test_savers_and_a_canceller_never_lock_each_other_in_a_circle(harness,
         answers = [answer for task in saving for answer in task.result()]
         assert set(answers) == {Saving.SAVED}
         assert await harness.sql("select sum(got) from stepfast.wait") == [(SAVERS * CHILDREN,)]
-    async with asking(postgres_url) as connection:
+    async with asking(migrated_postgres_url) as connection:
         deadlocks = "select deadlocks from pg_stat_database where datname = current_database()"
         assert await connection.fetchval(deadlocks) == 0
 

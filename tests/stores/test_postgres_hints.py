@@ -22,24 +22,28 @@ async def next_of(heard: asyncio.Queue[str]) -> str:
         return await heard.get()
 
 
-async def test_a_hint_is_heard_by_the_others(postgres_url):
-    async with opened(postgres_url) as here, opened(postgres_url) as there:
+async def test_a_hint_is_heard_by_the_others(migrated_postgres_url):
+    async with opened(migrated_postgres_url) as here, opened(migrated_postgres_url) as there:
         heard = await listening(there)
         await here.hint(["ended", "ready:default"])
         assert {await next_of(heard), await next_of(heard)} == {"ended", "ready:default"}
 
 
-async def test_nobody_hears_itself(postgres_url):
-    async with opened(postgres_url) as here, opened(postgres_url) as there:
+async def test_nobody_hears_itself(migrated_postgres_url):
+    async with opened(migrated_postgres_url) as here, opened(migrated_postgres_url) as there:
         heard = await listening(here)
         await here.hint(["mine"])
         await there.hint(["yours"])
         assert await next_of(heard) == "yours"
 
 
-async def test_an_ear_that_lost_its_connection_listens_again(postgres_url, monkeypatch):
+async def test_an_ear_that_lost_its_connection_listens_again(migrated_postgres_url, monkeypatch):
     monkeypatch.setattr(hints, "PAUSE_S", 0)
-    async with opened(postgres_url) as here, opened(postgres_url) as there, asking(postgres_url) as connection:
+    async with (
+        opened(migrated_postgres_url) as here,
+        opened(migrated_postgres_url) as there,
+        asking(migrated_postgres_url) as connection,
+    ):
         heard = await listening(there)
         ours = "select pg_terminate_backend(pid) from pg_stat_activity where query ilike 'listen%'"
         assert await connection.fetchval(ours)
@@ -53,19 +57,23 @@ async def until(heard: asyncio.Queue[str], hint: Callable[[], Awaitable[None]]) 
             await hint()
 
 
-async def test_behind_a_pooler_the_direct_address_is_listened_at(postgres_url):
+async def test_behind_a_pooler_the_direct_address_is_listened_at(migrated_postgres_url):
     async with (
-        opened(postgres_url) as here,
-        Pooler(postgres_url).listening() as url,
-        opened(url, direct_url=postgres_url) as there,
+        opened(migrated_postgres_url) as here,
+        Pooler(migrated_postgres_url).listening() as url,
+        opened(url, direct_url=migrated_postgres_url) as there,
     ):
         heard = await listening(there)
         await here.hint(["past the pooler"])
         assert await next_of(heard) == "past the pooler"
 
 
-async def test_hints_go_through_a_pooler(postgres_url):
-    async with opened(postgres_url) as here, Pooler(postgres_url).listening() as url, opened(url) as there:
+async def test_hints_go_through_a_pooler(migrated_postgres_url):
+    async with (
+        opened(migrated_postgres_url) as here,
+        Pooler(migrated_postgres_url).listening() as url,
+        opened(url) as there,
+    ):
         heard = await listening(here)
         await there.hint(["through the pooler"])
         assert await next_of(heard) == "through the pooler"

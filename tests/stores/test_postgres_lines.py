@@ -37,8 +37,8 @@ async def until_no_connection_is_left(url: str) -> None:
             pass
 
 
-async def test_a_commit_whose_answer_was_lost_is_found_saved(postgres_url):
-    proxy = CuttingProxy(postgres_url)
+async def test_a_commit_whose_answer_was_lost_is_found_saved(migrated_postgres_url):
+    proxy = CuttingProxy(migrated_postgres_url)
     async with proxy.listening() as url, harness_on(url) as harness:
         run = await harness.held()
         batch = [step(run), step(run), end(run)]
@@ -50,15 +50,15 @@ async def test_a_commit_whose_answer_was_lost_is_found_saved(postgres_url):
         assert len(await harness.store.steps(run.run_id)) == 2
 
 
-async def test_a_commit_that_never_arrived_is_saved_by_sending_it_again(postgres_url):
-    async with harness_on(postgres_url) as harness:
+async def test_a_commit_that_never_arrived_is_saved_by_sending_it_again(migrated_postgres_url):
+    async with harness_on(migrated_postgres_url) as harness:
         run = await harness.held()
         assert await harness.save(step(run), step(run), again=True) == [Saving.SAVED] * 2
         assert len(await harness.store.steps(run.run_id)) == 2
 
 
-async def test_a_commit_saved_in_part_of_the_batch_is_completed(postgres_url):
-    async with harness_on(postgres_url) as harness:
+async def test_a_commit_saved_in_part_of_the_batch_is_completed(migrated_postgres_url):
+    async with harness_on(migrated_postgres_url) as harness:
         run = await harness.held()
         first, second = step(run), step(run)
         await harness.save(first)
@@ -66,8 +66,8 @@ async def test_a_commit_saved_in_part_of_the_batch_is_completed(postgres_url):
         assert len(await harness.store.steps(run.run_id)) == 2
 
 
-async def test_a_start_whose_answer_was_lost_is_answered_the_same_again(postgres_url):
-    proxy = CuttingProxy(postgres_url)
+async def test_a_start_whose_answer_was_lost_is_answered_the_same_again(migrated_postgres_url):
+    proxy = CuttingProxy(migrated_postgres_url)
     async with proxy.listening() as url, opened(url) as store:
         harness = bare(store)
         runs = [harness.new_run(), harness.new_run(key="k")]
@@ -113,8 +113,11 @@ def _calls(store, run):
     )
 
 
-async def test_a_call_that_gets_no_answer_ends_at_its_deadline(postgres_url):
-    async with opened(postgres_url, deadlines=Deadlines(call_s=0.2)) as store, asking(postgres_url) as blocker:
+async def test_a_call_that_gets_no_answer_ends_at_its_deadline(migrated_postgres_url):
+    async with (
+        opened(migrated_postgres_url, deadlines=Deadlines(call_s=0.2)) as store,
+        asking(migrated_postgres_url) as blocker,
+    ):
         harness = bare(store)
         worker = await harness.enrol(str(uuid.uuid4()))
         await harness.start()
@@ -126,8 +129,8 @@ async def test_a_call_that_gets_no_answer_ends_at_its_deadline(postgres_url):
         assert await harness.save(step(run), again=True) == [Saving.SAVED]
 
 
-async def test_a_caller_that_waits_for_its_turn_does_not_break_the_call_before_it(postgres_url):
-    async with opened(postgres_url) as store, asking(postgres_url) as blocker:
+async def test_a_caller_that_waits_for_its_turn_does_not_break_the_call_before_it(migrated_postgres_url):
+    async with opened(migrated_postgres_url) as store, asking(migrated_postgres_url) as blocker:
         harness = bare(store)
         worker = await harness.enrol(str(uuid.uuid4()))
         await harness.start_many(2)
@@ -142,24 +145,24 @@ async def test_a_caller_that_waits_for_its_turn_does_not_break_the_call_before_i
         assert await first == [Saving.SAVED]
 
 
-async def test_the_store_works_behind_a_pooler_in_transaction_mode(postgres_url):
-    async with opened(postgres_url):
+async def test_the_store_works_behind_a_pooler_in_transaction_mode(migrated_postgres_url):
+    async with opened(migrated_postgres_url):
         pass
-    async with Pooler(postgres_url).listening() as url, opened(url) as store:
+    async with Pooler(migrated_postgres_url).listening() as url, opened(url) as store:
         assert store._address.has_own_sessions is False
         await _live_through_a_run(store)
 
 
-async def test_a_pooler_that_was_taken_for_a_server_is_found_out(postgres_url):
-    async with opened(postgres_url):
+async def test_a_pooler_that_was_taken_for_a_server_is_found_out(migrated_postgres_url):
+    async with opened(migrated_postgres_url):
         pass
-    async with Pooler(postgres_url).listening() as url, opened(url, has_own_sessions=True) as store:
+    async with Pooler(migrated_postgres_url).listening() as url, opened(url, has_own_sessions=True) as store:
         await _live_through_a_run(store)
         assert store._address.has_own_sessions is False
 
 
-async def test_a_server_without_a_pooler_keeps_statements_prepared(postgres_url):
-    async with opened(postgres_url) as store:
+async def test_a_server_without_a_pooler_keeps_statements_prepared(migrated_postgres_url):
+    async with opened(migrated_postgres_url) as store:
         assert store._address.has_own_sessions is True
 
 
@@ -185,8 +188,8 @@ async def _live_through_a_run(store: PostgresStore) -> None:
         ]
 
 
-async def test_heartbeats_come_from_a_loop_of_their_own(postgres_url):
-    async with opened(postgres_url) as store:
+async def test_heartbeats_come_from_a_loop_of_their_own(migrated_postgres_url):
+    async with opened(migrated_postgres_url) as store:
         worker = await bare(store).enrol(str(uuid.uuid4()))
         beats = []
 
@@ -200,8 +203,8 @@ async def test_heartbeats_come_from_a_loop_of_their_own(postgres_url):
         assert (await store.beat(worker)).alive
 
 
-async def test_a_heartbeat_is_answered_while_a_commit_waits(postgres_url):
-    async with harness_on(postgres_url) as harness, asking(postgres_url) as blocker:
+async def test_a_heartbeat_is_answered_while_a_commit_waits(migrated_postgres_url):
+    async with harness_on(migrated_postgres_url) as harness, asking(migrated_postgres_url) as blocker:
         run = await harness.held()
         async with blocker.transaction():
             await blocker.execute("select 1 from stepfast.task for update")
@@ -211,23 +214,23 @@ async def test_a_heartbeat_is_answered_while_a_commit_waits(postgres_url):
         assert await saving == [Saving.SAVED]
 
 
-async def test_closing_leaves_no_connection_behind(postgres_url):
-    async with opened(postgres_url) as store:
+async def test_closing_leaves_no_connection_behind(migrated_postgres_url):
+    async with opened(migrated_postgres_url) as store:
         worker = await bare(store).enrol(str(uuid.uuid4()))
         loop = asyncio.new_event_loop()
         thread = threading.Thread(target=loop.run_forever)
         thread.start()
         beating = asyncio.run_coroutine_threadsafe(store.beat(worker), loop)
         await asyncio.wrap_future(beating)
-        assert await connections(postgres_url) == 2
-    await until_no_connection_is_left(postgres_url)
+        assert await connections(migrated_postgres_url) == 2
+    await until_no_connection_is_left(migrated_postgres_url)
     loop.call_soon_threadsafe(loop.stop)
     await asyncio.to_thread(thread.join)
     loop.close()
 
 
-async def test_a_store_that_is_closed_opens_no_new_connection(postgres_url):
-    async with opened(postgres_url) as store:
+async def test_a_store_that_is_closed_opens_no_new_connection(migrated_postgres_url):
+    async with opened(migrated_postgres_url) as store:
         await store.now()
     with pytest.raises(StoreUnavailable, match="not open"):
         await store.now()
@@ -241,8 +244,8 @@ POISON = {
 
 
 @pytest.mark.parametrize("poison", POISON.values(), ids=POISON.keys())
-async def test_rows_that_the_database_refuses_refuse_their_batch(postgres_url, poison):
-    async with harness_on(postgres_url) as harness:
+async def test_rows_that_the_database_refuses_refuse_their_batch(migrated_postgres_url, poison):
+    async with harness_on(migrated_postgres_url) as harness:
         await harness.enrol()
         await harness.start_many(2)
         good, bad = await harness.claim()
@@ -253,8 +256,8 @@ async def test_rows_that_the_database_refuses_refuse_their_batch(postgres_url, p
         assert await harness.sql("select count(*) from stepfast.step") == [(0,)]
 
 
-async def test_a_refused_batch_leaves_the_line_usable(postgres_url):
-    async with harness_on(postgres_url) as harness:
+async def test_a_refused_batch_leaves_the_line_usable(migrated_postgres_url):
+    async with harness_on(migrated_postgres_url) as harness:
         run = await harness.held()
         poisoned = step(run)
         poisoned.records = (POISON["a NUL"],)
@@ -274,8 +277,8 @@ def unreachable(url: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("kind", ["missing database", "nobody listens", "no such host"])
-async def test_a_database_that_cannot_be_reached_is_named_without_its_password(postgres_url, kind):
-    url = unreachable(postgres_url)[kind]
+async def test_a_database_that_cannot_be_reached_is_named_without_its_password(migrated_postgres_url, kind):
+    url = unreachable(migrated_postgres_url)[kind]
     store = PostgresStore(url)
     with pytest.raises(StoreUnavailable) as refusal:
         await store.open()

@@ -131,8 +131,8 @@ def _flat(call: tuple[str, Sequence[object]]) -> list[object]:
 
 
 @pytest.fixture
-async def session(postgres_url) -> AsyncIterator[Session]:
-    async with opened(postgres_url) as store, asking(postgres_url) as connection:
+async def session(migrated_postgres_url) -> AsyncIterator[Session]:
+    async with opened(migrated_postgres_url) as store, asking(migrated_postgres_url) as connection:
         session = Session(connection, store)
         for table in TABLES:
             await connection.execute(f"alter table stepfast.{table} set (autovacuum_enabled = off)")

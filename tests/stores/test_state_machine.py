@@ -6,8 +6,9 @@ The short form is part of every test run; `STEPFAST_LONG=1` looks much further.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
@@ -19,9 +20,10 @@ from hypothesis.stateful import rule, run_state_machine_as_test
 from stepfast.kernel.commands import Cancel, Command, Discard, Pause, Request, Rerun, Resume, RetryRun, TimeOut
 from stepfast.kernel.decisions import HeldRun
 from stepfast.kernel.ids import RunId
+from stepfast.kernel.reviews import ReviewCommand
 from tests.stores import postgres, sqlite
 from tests.stores.harness import VERDICT, Harness
-from tests.stores.machine import BOTH_CODES, Stores, World, recent
+from tests.stores.machine import BOTH_CODES, REVIEW_COMMANDS, Stores, World, recent
 
 IS_LONG = bool(os.environ.get("STEPFAST_LONG"))
 EXTENT = settings(
@@ -106,6 +108,36 @@ class Stories(Stores):
             self.act(self.take(run.run_id), "step", act)
             self.advance(1_000)
 
+    @rule(
+        back=recent,
+        questions=st.integers(1, 2),
+        then=st.sampled_from(["park", "park", "take", "complete", "continue", "hold_back"]),
+        commands=st.lists(
+            st.tuples(st.sampled_from(REVIEW_COMMANDS), st.sampled_from([None, "ann", "eve"])), max_size=4
+        ),
+        span_ms=st.sampled_from([0, 1_000]),
+        afterwards=st.sampled_from([(), (Cancel(),), (Pause(), Resume()), (Rerun(),), (RetryRun(),)]),
+    )
+    def people_are_asked(
+        self,
+        back: int,
+        questions: int,
+        then: str,
+        commands: list[tuple[Callable[[int], ReviewCommand], str | None]],
+        span_ms: int,
+        afterwards: tuple[Command, ...],
+    ) -> None:
+        run = self.held_run(back)
+        for _ in range(questions):
+            self.act(run, "ask")
+        asked = [where.wait_id for where in self.model.reviews if where.run_id == run.run_id][-questions:]
+        self.act(run, then)
+        for number, (command, actor) in zip(itertools.cycle(asked or [1]), commands, strict=False):
+            self.advance(span_ms)
+            self.carry_out([Request(run.run_id, command(number), actor=actor)])
+        self.ask(run.run_id, *afterwards)
+        self.act(self.take(run.run_id), "take", "park")
+
     @rule(span_ms=st.sampled_from([999, 1_000]), timeout_ms=st.sampled_from([None, 500, 2_000]))
     def a_pause_past_a_delay(self, span_ms: int, timeout_ms: int | None) -> None:
         self.start([{"delay_ms": 1_000, "timeout_ms": timeout_ms}], None)
@@ -128,8 +160,8 @@ class Stories(Stores):
 
 
 @pytest.mark.timeout(7_200 if IS_LONG else 120)
-def test_both_stores_do_what_the_model_does(tmp_path, postgres_url):
-    with world_of(tmp_path / "stepfast.db", postgres_url) as world:
+def test_both_stores_do_what_the_model_does(tmp_path, migrated_postgres_url):
+    with world_of(tmp_path / "stepfast.db", migrated_postgres_url) as world:
 
         class OnTheseStores(Stories):
             def __init__(self) -> None:

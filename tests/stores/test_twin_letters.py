@@ -15,6 +15,7 @@ REFUSED = {
     "failed": ("event", "new.type = 'failed'"),
     "the outcome": ("outcome", "true"),
     "the letter": ("dead_letter", "true"),
+    "the exception item": ("exception_item", "true"),
 }
 ON_SQLITE = "create trigger refuse before insert on {} when {} begin select raise(abort, 'no'); end"
 BY_WHOM = """

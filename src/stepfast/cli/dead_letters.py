@@ -11,7 +11,8 @@ from stepfast.app import Stepfast
 from stepfast.bulk import BulkAnswer
 from stepfast.cli.changing import Action, Choice, change, choice_options
 from stepfast.cli.client import Client, with_client
-from stepfast.cli.filters import LETTER_FILTERS, letter_filters, page_options
+from stepfast.cli.exceptions import GROUPS, print_groups
+from stepfast.cli.filters import LETTER_FILTERS, group_option, letter_filters, page_options
 from stepfast.cli.paging import Listing, print_page
 from stepfast.cli.printing import moment, print_facts, print_json, shortened
 from stepfast.cli.shapes import object_of
@@ -58,8 +59,19 @@ def show(client: Client, run: str) -> None:
 
 @click.command()
 @with_client
+@click.option("--workflow", metavar="NAME", help="Dead letters of this workflow.")
+@click.option("--limit", type=click.IntRange(1), default=GROUPS, help=f"How many at most. [{GROUPS}]")
+def groups(client: Client, workflow: str | None, limit: int) -> None:
+    """Equal failures as one line each, the largest groups first."""
+    where = {"tenant": client.tenant, "workflow": workflow}
+    print_groups(client, client.perform(lambda app: app.dead_letters.groups(**where, limit=limit)))
+
+
+@click.command()
+@with_client
 @click.option("--version", type=click.IntRange(1), help="Go on with this version of the workflow.")
 @letter_filters
+@group_option
 @choice_options
 def replay(client: Client, version: int | None, **given: Any) -> None:
     """Let the runs of dead letters go on, as a new generation, without the failure that ended them."""
@@ -69,6 +81,7 @@ def replay(client: Client, version: int | None, **given: Any) -> None:
 @click.command()
 @with_client
 @letter_filters
+@group_option
 @choice_options
 def discard(client: Client, **given: Any) -> None:
     """Put dead letters aside: the runs stay failed, and leave the list."""
@@ -76,7 +89,7 @@ def discard(client: Client, **given: Any) -> None:
 
 
 def _change(client: Client, name: str, done: str, given: dict[str, Any], more: dict[str, Any]) -> None:
-    choice = Choice.taken_from(given, LETTER_FILTERS)
+    choice = Choice.taken_from(given, {**LETTER_FILTERS, "group": "group"})
     said = {"reason": given["reason"], "actor": given["asked_by"], "tenant": client.tenant, **more}
 
     async def one(app: Stepfast, run_id: str, key: str | None) -> Changed:

@@ -36,12 +36,50 @@ DEAD_LETTERS = {
     "show": Entry("stepfast.cli.dead_letters:show", "One dead letter."),
     "replay": Entry("stepfast.cli.dead_letters:replay", "Let the runs go on without the failure that ended them."),
     "discard": Entry("stepfast.cli.dead_letters:discard", "Put dead letters aside; the runs stay failed."),
+    "groups": Entry("stepfast.cli.dead_letters:groups", "Equal failures as one line each."),
 }
 
 
 @click.group(cls=LazyGroup, entries=DEAD_LETTERS)
 def dead_letters() -> None:
     """Runs that failed for good and that no other run waits for: look, replay, discard."""
+
+
+REVIEWS = {
+    "list": Entry("stepfast.cli.reviews_reading:list_reviews", "A page of reviews, newest run first."),
+    "show": Entry("stepfast.cli.reviews_reading:show", "One review whole."),
+    "decide": Entry("stepfast.cli.reviews_answering:decide", "Answer a review."),
+    "resume": Entry("stepfast.cli.reviews_answering:resume", "Answer a review by its token."),
+    "stats": Entry("stepfast.cli.reviews_reading:stats", "What became of reviews, and how quickly."),
+}
+
+
+@click.group(cls=LazyGroup, entries=REVIEWS)
+def reviews() -> None:
+    """What runs ask of people: look, answer, see how quickly it is done.
+
+    A review is named by its id, RUN.NUMBER, of which the run may be cut short; a run alone means its only open review.
+    """
+
+
+EXCEPTIONS = {
+    "list": Entry("stepfast.cli.exceptions:list_items", "A page of exception items, newest run first."),
+    "show": Entry("stepfast.cli.exceptions:show", "One item, with what people have said of it."),
+    "assign": Entry("stepfast.cli.exceptions:assign", "Say who sees to an item."),
+    "comment": Entry("stepfast.cli.exceptions:comment", "Say something about an item."),
+    "resolve": Entry("stepfast.cli.exceptions:resolve", "Put a failure aside."),
+    "count": Entry("stepfast.cli.exceptions:count", "How many items there are of each kind."),
+    "groups": Entry("stepfast.cli.exceptions:groups", "Equal items as one line each."),
+}
+
+
+@click.group(cls=LazyGroup, entries=EXCEPTIONS)
+def exceptions() -> None:
+    """What a person should look at: reviews, failures, and runs whose code does not fit.
+
+    An item is named by its id, like RUN.failed:1, of which the run may be cut short; a run alone means its only open
+    item.
+    """
 
 
 QUEUES = {

@@ -91,6 +91,13 @@ def letter_filters(command: Command) -> Command:
     return _with(_LETTER_FILTERS, command)
 
 
+def group_option(command: Command) -> Command:
+    """Add the option that chooses equal failures."""
+    return click.option("--group", metavar="GROUP", help="Equal failures: the id that `groups` shows, or their shape.")(
+        command
+    )
+
+
 def page_options(limit: int | None) -> Callable[[Command], Command]:
     """Add `--limit` and `--cursor`."""
     shown = "all" if limit is None else limit

@@ -16,13 +16,14 @@ def has_large(decision: Decision, threshold: int) -> bool:
             return True
     outcome, release = decision.outcome, decision.release
     # Nearly all decisions record one step and nothing else.
-    if outcome is None and release is None and not decision.children:
+    if outcome is None and release is None and not decision.children and not decision.reviews:
         return False
     if outcome is not None and outcome.value is not None and len(outcome.value) > threshold:
         return True
     if isinstance(release, Continue) and len(release.input) > threshold:
         return True
-    return any(len(child.input) > threshold for child in decision.children)
+    texts = [*(child.input for child in decision.children), *(review.shown for review in decision.reviews)]
+    return any(len(text) > threshold for text in texts)
 
 
 async def slim(values: Values, decision: Decision) -> None:
@@ -37,6 +38,9 @@ async def slim(values: Values, decision: Decision) -> None:
         for record in decision.records
     ]
     decision.children = [await slim_start(values, child) for child in decision.children]
+    decision.reviews = [
+        review._replace(shown=await values.keep(tenant, run_id, review.shown)) for review in decision.reviews
+    ]
     if decision.outcome is not None:
         decision.outcome = decision.outcome._replace(value=await kept(decision.outcome.value))
     if isinstance(decision.release, Continue):

@@ -12,6 +12,7 @@ from stepfast.kernel.blobs import (
     BlobKey,
     Blobs,
     Reference,
+    completed,
     is_reference,
     parse_reference,
     reference_to,
@@ -79,7 +80,7 @@ class Values:
         reference = parse_reference(text, run_id)
         key = BlobKey(tenant, run_id, reference.name)
         content = await self.ask(lambda: self.blobs.get(key))
-        return await self._in_thread(restored, reference, content, run_id)
+        return completed(text, await self._in_thread(restored, reference, content, run_id), run_id)
 
     async def _in_thread(self, work: Callable[..., T], *args: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)

@@ -20,7 +20,7 @@ DEFAULT_THRESHOLD = 64 * 1024
 # No JSON text begins so, and every other text that is stored in place of one is JSON.
 MARK = "@blob:"
 VALUE_NAME = re.compile(r"sha256-([0-9a-f]{64})")
-_REFERENCE = re.compile(rf"{MARK}{VALUE_NAME.pattern}:(\d{{1,12}})")
+_REFERENCE = re.compile(rf"{MARK}{VALUE_NAME.pattern}:(\d{{1,12}})(\{{.*\}})?", re.DOTALL)
 _NAME = re.compile(r"[a-z0-9_-][a-z0-9._-]{0,199}")
 _RUN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 NAMES_ALLOWED = "1 to 200 of the characters a-z 0-9 . _ -, of which `.` is not the first"
@@ -142,10 +142,28 @@ def reference_to(content: bytes) -> Reference:
 
 def parse_reference(text: str, run_id: RunId) -> Reference:
     """The reference that a row holds."""
+    return _parsed(text, run_id)[0]
+
+
+def with_value(facts: str, value: str) -> str:
+    """An object's JSON with one more member `value`; where that is a reference, the facts stand behind it."""
+    if is_reference(value):
+        return value + facts
+    # What a person wrote is JSON already, and may be too large to be taken apart for nothing.
+    return f'{facts[:-1]}, "value": {value}}}'
+
+
+def completed(text: str, content: str, run_id: RunId) -> str:
+    """What a reference stands for, once its content is there: that, or the object that it is the value of."""
+    _, facts = _parsed(text, run_id)
+    return content if facts is None else with_value(facts, content)
+
+
+def _parsed(text: str, run_id: RunId) -> tuple[Reference, str | None]:
     found = _REFERENCE.fullmatch(text)
     if found is None:
         raise BlobDamaged(f"Run {run_id} holds {text[:100]!r}, which refers to no blob. Put the row right by a backup.")
-    return Reference(found[1], int(found[2]))
+    return Reference(found[1], int(found[2])), found[3]
 
 
 def reference_of(info: BlobInfo) -> Reference | None:

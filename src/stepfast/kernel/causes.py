@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from hashlib import sha256
 
 SHAPE_LENGTH = 160
+GROUP_DIGITS = 8
 
 # From the most to the least telling: what differs between equal failures, and says nothing about their cause.
 _VARYING = (
@@ -16,9 +18,24 @@ _VARYING = (
 )
 
 
-def shape_of(error_type: str, message: str) -> str:
-    """The error without what differs from one run to the next: numbers, ids, addresses and quoted text."""
-    shape = message.splitlines()[0] if message else ""
+# What precedes and follows the name of a step in its address; paths are numbers with dots between them.
+_PLACE = re.compile(r"^[\d.]+/|#\d+$")
+
+
+def shape_of(error_type: str, message: str, step: str | None = None) -> str:
+    """The step by name, and the error without what differs from one run to the next: numbers, ids and quoted text."""
+    shape = next(iter(message.splitlines()), "")
     for pattern, name in _VARYING:
         shape = pattern.sub(name, shape)
-    return f"{error_type}: {shape}"[:SHAPE_LENGTH]
+    where = f"{_PLACE.sub('', step)}: " if step else ""
+    return f"{where}{error_type}: {shape}"[:SHAPE_LENGTH]
+
+
+def group_id(kind: str, workflow: str, shape: str) -> str:
+    """A short name for equal items, the same wherever and whenever they are listed."""
+    return sha256(f"{kind}\0{workflow}\0{shape}".encode()).hexdigest()[:GROUP_DIGITS]
+
+
+def is_group_id(text: str) -> bool:
+    """Whether a text can be such a name; no shape looks like one."""
+    return len(text) == GROUP_DIGITS and all(digit in "0123456789abcdef" for digit in text)

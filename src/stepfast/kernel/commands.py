@@ -13,6 +13,7 @@ from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.events import Event
 from stepfast.kernel.exchange import DeadRun
 from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.items import ItemChange, ItemCommand, LockedItem
 from stepfast.kernel.reviews import LockedReview, ReviewChange, ReviewCommand
 from stepfast.kernel.states import RunState, StepState, TaskState
 
@@ -78,7 +79,7 @@ class TimeOut:
     needs_steps: ClassVar[bool] = False
 
 
-Command = Cancel | Pause | Resume | RetryRun | Rerun | Discard | TimeOut | ReviewCommand
+Command = Cancel | Pause | Resume | RetryRun | Rerun | Discard | TimeOut | ReviewCommand | ItemCommand
 
 
 class Request(NamedTuple):
@@ -138,6 +139,8 @@ class LockedRun(NamedTuple):
     """It may outlive the run that started it."""
     review: LockedReview | None = None
     """Loaded for commands that name one."""
+    item: LockedItem | None = None
+    """The same."""
 
 
 class Reopen(NamedTuple):
@@ -166,8 +169,16 @@ class Change(NamedTuple):
     resolution: str | None = None
     """What became of the run's dead letter."""
     review: ReviewChange | None = None
+    item: ItemChange | None = None
     refusal: StepfastError | None = None
     """The answer to a command that changed nothing, but is told of."""
+
+
+def telling(run: LockedRun, events: tuple[Event, ...]) -> Change:
+    """A run stays as it is, and something is told: of a run that a worker holds, that is left to the worker."""
+    if run.task is TaskState.LEASED:
+        return Change(run.state, owed=events)
+    return Change(run.state, events)
 
 
 @dataclass(frozen=True, slots=True)

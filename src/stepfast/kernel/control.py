@@ -24,6 +24,8 @@ from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import IllegalMove, Invalid, NothingBefore, RunCancelled, StepNotFound
 from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.exchange import DeadRun
+from stepfast.kernel.item_judging import discard, judge_item, letter_resolved
+from stepfast.kernel.items import AssignItem, CommentItem, ResolveItem
 from stepfast.kernel.judging import judge
 from stepfast.kernel.rules import failing
 from stepfast.kernel.states import STEP_CUT_OFF, STEP_ENDED, RunState, StepState, TaskState, check_move
@@ -46,6 +48,8 @@ def decide(run: LockedRun, request: Request, now: Instant) -> Change:
             return discard(run, request, now)
         case TimeOut(verdict):
             return time_out(run, verdict, now)
+        case AssignItem() | CommentItem() | ResolveItem():
+            return judge_item(run, request, request.command, now)
         case _:
             return judge(run, request, request.command, now)
 
@@ -108,15 +112,6 @@ def rerun(run: LockedRun, request: Request, from_step: str | None, version: int 
                 f"Run all of it again with `stepfast runs rerun {run.run_id}`."
             )
     return _reopened(run, request, EventType.RERUN, version, superseded, {"from_step": from_step}, now)
-
-
-def discard(run: LockedRun, request: Request, now: Instant) -> Change:
-    """The run stays failed, and is out of the list of dead letters."""
-    if not run.has_letter:
-        raise IllegalMove(
-            f"Run {run.run_id} is {run.state} and no open dead letter. List those with `stepfast dead-letters list`."
-        )
-    return Change(run.state, (_event(EventType.DLQ_DISCARDED, request, now),), resolution="discarded")
 
 
 def time_out(run: LockedRun, verdict: DeadRun, now: Instant) -> Change:
@@ -197,9 +192,10 @@ def _reopened(
     # A spread step has the code of the run that started it, which its own name does not tell.
     code = run.code if run.kind == "step" else f"{run.workflow}@{version}"
     told = {**data, "version": version, "superseded": len(calls)}
+    seen_to = (letter_resolved(run, request, "replayed", now),) if run.has_letter else ()
     return Change(
         RunState.PENDING,
-        (_event(event_type, request, now, told),),
+        (*seen_to, _event(event_type, request, now, told)),
         reopen=Reopen(version, code, run.input, request.command.name, calls),
         resolution="replayed" if run.has_letter else None,
     )

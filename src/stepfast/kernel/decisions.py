@@ -148,7 +148,7 @@ class DeadLetter(NamedTuple):
     @property
     def shape(self) -> str:
         """What equal failures have in common."""
-        return shape_of(self.error_type, self.message)
+        return shape_of(self.error_type, self.message, self.step)
 
 
 class Park(NamedTuple):

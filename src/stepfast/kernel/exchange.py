@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
+from stepfast.kernel.causes import shape_of
 from stepfast.kernel.decisions import HeldRun, Message, OpenWait
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.ids import RunId, WorkerId
@@ -78,6 +79,11 @@ class DeadRun(NamedTuple):
     error: str
     error_type: str
     message: str
+
+    @property
+    def shape(self) -> str:
+        """What equal failures have in common."""
+        return shape_of(self.error_type, self.message)
 
 
 class Upkeep(NamedTuple):

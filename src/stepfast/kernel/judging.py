@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any, assert_never
 
-from stepfast.kernel.commands import Change, LockedRun, Request
+from stepfast.kernel.commands import Change, LockedRun, Request, telling
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import (
     IllegalMove,
+    Invalid,
     NotFound,
     RoleNotAllowed,
     StepfastError,
@@ -20,6 +21,7 @@ from stepfast.kernel.errors import (
 )
 from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.reviews import (
+    ANYBODY,
     ESCALATE,
     FAIL,
     Assign,
@@ -33,12 +35,12 @@ from stepfast.kernel.reviews import (
     Owner,
     ReviewChange,
     ReviewCommand,
+    ReviewId,
     ReviewState,
     Verdict,
 )
-from stepfast.kernel.states import TaskState
-
-APPROVALS = frozenset({Verdict.CONTINUE, Verdict.CORRECT})
+from stepfast.kernel.texts import shown
+from stepfast.kernel.verdicts import answer_text, verdict_of
 
 
 def judge(run: LockedRun, request: Request, command: ReviewCommand, now: Instant) -> Change:
@@ -46,13 +48,13 @@ def judge(run: LockedRun, request: Request, command: ReviewCommand, now: Instant
     review = run.review
     if review is None:
         if isinstance(command, Decide) and command.token is not None:
-            return _refused(run, request, None, _wrong(), now)
-        raise NotFound(f"Run {run.run_id} has no review {command.wait_id}. List them with `stepfast reviews list`.")
+            return _refused(run, request, None, wrong_token(), now)
+        raise no_review(ReviewId(run.run_id, command.wait_id))
     match command:
         case Decide():
             return decide(run, review, request, command, now)
-        case Assign(_, to):
-            return assign(run, review, request, to, now)
+        case Assign():
+            return assign(run, review, request, command, now)
         case Comment(_, text):
             change = ReviewChange(review.review_id, comment=text)
             return _told(run, [_event(EventType.REVIEW_COMMENTED, review, request.actor, now)], change)
@@ -91,13 +93,22 @@ def _why_not(
         return refusal
     if command.verdict not in review.verdicts:
         allowed = ", ".join(review.verdicts)
-        return VerdictNotAllowed(f"{command.verdict} is no answer to review {review.review_id}; allowed are {allowed}.")
+        said = shown(str(command.verdict))
+        return VerdictNotAllowed(f"{said} is no answer to review {review.review_id}; allowed are {allowed}.")
     if command.digest is not None and command.digest != review.digest:
         return VerdictNotAllowed(
             f"The answer to review {review.review_id} is about something else than what is shown now: "
             f"its digest is {review.digest}, the answer names {command.digest}. Look at it again."
         )
-    actor = _actor(review, request, command)
+    if command.misfit is not None:
+        return Invalid(f"The value does not fit review {review.review_id}: {command.misfit}")
+    if command.verdict == Verdict.ESCALATE and _escalates_to(review, command) == ANYBODY:
+        return Invalid(f"Review {review.review_id} names nobody to escalate to: say to whom (to, to_role).")
+    return _not_again(review, _actor(review, request, command))
+
+
+def _not_again(review: LockedReview, actor: str | None) -> StepfastError | None:
+    """Each person answers once, and of several each must be known."""
     if actor is not None and any(given.actor == actor for given in review.given):
         return TokenUsed(f"{actor} has answered review {review.review_id} already; others have to.")
     if actor is None and review.quorum > 1:
@@ -108,14 +119,16 @@ def _why_not(
 def _token_trouble(
     run: LockedRun, review: LockedReview, request: Request, command: Decide, now: Instant
 ) -> StepfastError | None:
-    token, shown = review.token, command.token
-    assert shown is not None
+    token, use = review.token, command.token
+    assert use is not None
     if token is None:
-        return _wrong()
+        return wrong_token()
     if token.generation != run.generation or review.generation != run.generation:
         return TokenForeign("The token is for an earlier generation of its run, which has begun anew since.")
-    if shown.subject not in (None, review.subject) or request.actor not in (None, token.actor):
-        return TokenForeign("The token is for another person or subject.")
+    if use.tenant not in (None, run.tenant) or use.subject not in (None, review.subject):
+        return TokenForeign("The token is for another tenant or subject.")
+    if request.actor not in (None, token.actor):
+        return TokenForeign("The token is for another person.")
     if token.used_at is not None:
         return TokenUsed("The token was used before; it works once.")
     if token.expires_at <= now or review.state is ReviewState.EXPIRED:
@@ -125,7 +138,13 @@ def _token_trouble(
     return None
 
 
-def _wrong() -> TokenWrong:
+def no_review(review_id: ReviewId) -> NotFound:
+    """There is no such review, or not for this tenant."""
+    return NotFound(f"Review {review_id} not found. List those that are open with `stepfast reviews list`.")
+
+
+def wrong_token() -> TokenWrong:
+    """What somebody shows is no token that was issued."""
     return TokenWrong("The token is wrong. Copy it whole, or ask for a new one.")
 
 
@@ -143,16 +162,17 @@ def _not_theirs(review: LockedReview, actor: str | None, role: str | None) -> St
 
 def _answered(run: LockedRun, review: LockedReview, request: Request, command: Decide, now: Instant) -> Change:
     actor = _actor(review, request, command)
-    given = GivenVerdict(actor, command.verdict, command.value, command.note or request.reason, now)
+    given = GivenVerdict(actor, Verdict(command.verdict), command.value, command.note or request.reason, now)
     used = None if command.token is None else command.token.hash
     submitted = _submitted(review, actor, now, "accepted") if used else None
-    if command.verdict is Verdict.ESCALATE:
-        change = _escalated(review, command.to, now)._replace(given=given, used_token=used)
-        told = _event(EventType.REVIEW_ESCALATED, review, actor, now, **_owner_data(command.to), note=given.note)
+    if given.verdict is Verdict.ESCALATE:
+        to = _escalates_to(review, command)
+        change = _escalated(review, to, now)._replace(given=given, used_token=used)
+        told = _event(EventType.REVIEW_ESCALATED, review, actor, now, **_owner_data(to), note=given.note)
         return _told(run, [submitted, told], change)
     change = ReviewChange(review.review_id, given=given, used_token=used)
-    verdict = _verdict_of((*review.given, given), review)
-    facts: dict[str, Any] = {"verdict": command.verdict, "digest": review.digest, "note": given.note}
+    verdict = verdict_of((*review.given, given), review)
+    facts: dict[str, Any] = {"verdict": given.verdict, "digest": review.digest, "note": given.note}
     if verdict is None:
         told = _event(EventType.REVIEW_ANSWERED, review, actor, now, **facts)
         return _told(run, [submitted, told], change)
@@ -162,37 +182,8 @@ def _answered(run: LockedRun, review: LockedReview, request: Request, command: D
     return _told(run, [submitted, told, _resolved(review, actor, now, verdict)], change)
 
 
-def _verdict_of(given: tuple[GivenVerdict, ...], review: LockedReview) -> Verdict | None:
-    """What the answers so far amount to; None while more are needed."""
-    newest = given[-1].verdict
-    if newest is Verdict.RETRY:
-        return newest
-    if sum(each.verdict is Verdict.REJECT for each in given) >= review.quorum_reject:
-        return Verdict.REJECT
-    approvals = [each.verdict for each in given if each.verdict in APPROVALS]
-    if len(approvals) < review.quorum:
-        return None
-    return Verdict.CORRECT if Verdict.CORRECT in approvals else Verdict.CONTINUE
-
-
-def answer_text(review: LockedReview, verdict: Verdict | None, given: tuple[GivenVerdict, ...], now: Instant) -> str:
-    """What the run's code is given; the newest correction is the value that counts."""
-    corrections = [each.value for each in given if each.verdict is Verdict.CORRECT]
-    last = given[-1] if given else None
-    answers = [{"actor": each.actor, "verdict": each.verdict, "note": each.note, "at": each.at} for each in given]
-    told = {
-        "review_id": str(review.review_id),
-        "verdict": verdict,
-        "actor": last and last.actor,
-        "note": last and last.note,
-        "at": now,
-        "digest": review.digest,
-        "answers": answers,
-        "corrected": bool(corrections) and verdict is Verdict.CORRECT,
-    }
-    text = json.dumps(told)
-    # What a person wrote is JSON already, and may be too large to be taken apart for nothing.
-    return text[:-1] + f', "value": {corrections[-1] or "null"}}}' if told["corrected"] else text
+def _escalates_to(review: LockedReview, command: Decide) -> Owner:
+    return review.escalate_to if command.to == ANYBODY else command.to
 
 
 def _escalated(review: LockedReview, to: Owner, now: Instant) -> ReviewChange:
@@ -200,9 +191,13 @@ def _escalated(review: LockedReview, to: Owner, now: Instant) -> ReviewChange:
     return ReviewChange(review.review_id, owner=to, due_at=due_at, escalations=review.escalations + 1)
 
 
-def assign(run: LockedRun, review: LockedReview, request: Request, to: Owner, now: Instant) -> Change:
-    """Somebody else is asked; the time to answer goes on."""
+def assign(run: LockedRun, review: LockedReview, request: Request, command: Assign, now: Instant) -> Change:
+    """Somebody else is asked; the time to answer goes on. Who may answer may hand it on."""
     _check_open(review)
+    if command.is_delegated and (refusal := _not_theirs(review, request.actor, command.role)) is not None:
+        raise refusal
+    # Whoever gets it from a member of a role answers for that role.
+    to = command.to._replace(role=review.owner.role) if command.is_delegated else command.to
     told = _event(EventType.REVIEW_ASSIGNED, review, request.actor, now, **_owner_data(to), reason=request.reason)
     return _told(run, [told], ReviewChange(review.review_id, owner=to))
 
@@ -247,18 +242,17 @@ def _actor(review: LockedReview, request: Request, command: Decide) -> str | Non
 
 
 def _told(run: LockedRun, events: list[Event | None], change: ReviewChange | None) -> Change:
-    """Events of a run that a worker holds are left for it to tell."""
     told = tuple(event for event in events if event is not None)
-    if run.task is TaskState.LEASED:
-        return Change(run.state, owed=told, review=change)
-    return Change(run.state, told, review=change)
+    return telling(run, told)._replace(review=change)
 
 
 def _refused(
     run: LockedRun, request: Request, review: LockedReview | None, refusal: StepfastError, now: Instant
 ) -> Change:
-    """Nothing changes, but it is told that somebody tried."""
-    return _told(run, [_submitted(review, request.actor, now, refusal.code)], None)._replace(refusal=refusal)
+    """Nothing changes, but it is told that somebody tried: who they say they are, or else whose token it is."""
+    bearer = review.token.actor if review is not None and review.token is not None else None
+    told = _submitted(review, request.actor or bearer, now, refusal.code)
+    return _told(run, [told], None)._replace(refusal=refusal)
 
 
 def _submitted(review: LockedReview | None, actor: str | None, now: Instant, outcome: str) -> Event:

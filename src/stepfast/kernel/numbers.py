@@ -14,3 +14,10 @@ def check_whole(what: str, number: object, lowest: int, highest: int = MAX_NUMBE
     if isinstance(number, bool) or not isinstance(number, int) or not lowest <= number <= highest:
         raise Invalid(f"{what} is {shown(number)}; use a whole number between {lowest:,} and {highest:,}.")
     return number
+
+
+def check_share(what: str, share: object) -> float:
+    """Refuse what is no share of a whole."""
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+        raise Invalid(f"{what} is {shown(share)}; use a number between 0 and 1.")
+    return float(share)

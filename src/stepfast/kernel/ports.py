@@ -24,6 +24,8 @@ from stepfast.kernel.exchange import (
     UpkeepReport,
 )
 from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.item_ports import ItemReads
+from stepfast.kernel.review_views import ReviewReads
 from stepfast.kernel.views import (
     Backlog,
     EventView,
@@ -60,7 +62,7 @@ class Clock(Protocol):
         ...
 
 
-class Store(Protocol):
+class Store(ReviewReads, ItemReads, Protocol):
     """Where everything is remembered. Every call is one transaction; it has happened whole, or not at all."""
 
     commits_elsewhere: bool

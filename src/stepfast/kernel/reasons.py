@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, NamedTuple, assert_never
 
 from stepfast.kernel.decisions import OpenWait
@@ -12,6 +13,7 @@ from stepfast.kernel.durations import Instant
 from stepfast.kernel.events import EventType
 from stepfast.kernel.exchange import Look
 from stepfast.kernel.ids import RunId
+from stepfast.kernel.reviews import ANYBODY, Owner, ReviewId
 from stepfast.kernel.rules import HAND_BACK_WAIT_ID
 from stepfast.kernel.states import ENDED, PENDING_WAITS, RunState, WaitKind
 from stepfast.kernel.troubles import trouble_of
@@ -50,6 +52,8 @@ class Seen(NamedTuple):
     told: EventView | None
     """The newest event of a type that `telling_events` names."""
     now: Instant
+    owners: Mapping[int, Owner] = MappingProxyType({})
+    """Who is asked by the reviews that are open, by the number of their wait."""
 
 
 def telling_events(view: RunView, look: Look | None) -> frozenset[str]:
@@ -155,7 +159,7 @@ def _wait(wait: OpenWait, seen: Seen) -> Reason:
             text = f"It waits for signal {wait.name!r}{until}."
             mover = f"`stepfast runs signal {run_id} {wait.name}` sends it."
         case WaitKind.REVIEW:
-            text, mover = f"It waits for review {wait.name!r}{until}.", "A reviewer's verdict moves it."
+            text, mover = _review(wait, seen)
         case WaitKind.CHILDREN:
             text, mover = f"It waits for {_children(wait)}{until}.", "Their ends move it."
         case WaitKind.OUTSIDE:
@@ -167,6 +171,20 @@ def _wait(wait: OpenWait, seen: Seen) -> Reason:
     if wait.due_at is not None and not _is_ahead(wait, seen.now):
         mover = f"Its time has come: {_takers(seen).moved_by}"
     return Reason(wait.kind, text, mover, wait.due_at)
+
+
+def _review(wait: OpenWait, seen: Seen) -> tuple[str, str]:
+    review_id = ReviewId(seen.run.run_id, wait.wait_id)
+    assignee, role = seen.owners.get(wait.wait_id, ANYBODY)
+    asked = f", for {assignee}" if assignee else f", for role {role}" if role else ""
+    until = f",{_until(wait)}" if asked and wait.due_at is not None else _until(wait)
+    text = f"It waits for review {wait.name!r} ({review_id}){asked}{until}."
+    return text, f"`stepfast reviews decide {review_id}` answers it."
+
+
+def waits_for_people(look: Look | None) -> bool:
+    """Whether a run waits for an answer, so that one must ask who is to give it."""
+    return look is not None and any(wait.kind is WaitKind.REVIEW for wait in look.waits)
 
 
 def _children(wait: OpenWait) -> str:

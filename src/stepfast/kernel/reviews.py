@@ -7,7 +7,9 @@ from enum import StrEnum
 from typing import ClassVar, NamedTuple
 
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.ids import RunId
+from stepfast.kernel.errors import NotFound
+from stepfast.kernel.ids import RunId, parse_run_id
+from stepfast.kernel.texts import shown
 
 
 class ReviewState(StrEnum):
@@ -86,6 +88,18 @@ class ReviewId(NamedTuple):
         return f"{self.run_id}.{self.wait_id}"
 
 
+def parse_review_id(text: str) -> ReviewId:
+    """Where the review is that a person means; what is no id cannot name one."""
+    run_id, _, number = str(text).rpartition(".")
+    if not (number.isascii() and number.isdigit() and len(number) < MAX_DIGITS):
+        raise NotFound(f"Review {shown(text)} not found: a review's id is that of its run, a dot and a number.")
+    return ReviewId(parse_run_id(run_id), int(number))
+
+
+# So that every store can hold it.
+MAX_DIGITS = 10
+
+
 class GivenVerdict(NamedTuple):
     """What one person has answered."""
 
@@ -134,6 +148,7 @@ class TokenUse(NamedTuple):
 
     hash: str
     subject: str | None = None
+    tenant: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +156,8 @@ class Decide:
     """Answer a review: by a token, or as somebody whom the application knows."""
 
     wait_id: int
-    verdict: Verdict
+    verdict: str
+    """As it was said; whether it is one that this review takes is judged."""
     value: str | None = None
     note: str | None = None
     role: str | None = None
@@ -151,6 +167,8 @@ class Decide:
     digest: str | None = None
     """Of what the person was shown; None: of what is stored."""
     token: TokenUse | None = None
+    misfit: str | None = None
+    """Why the value is not what this review takes."""
     name: ClassVar[str] = "decide"
     needs_steps: ClassVar[bool] = False
 
@@ -161,6 +179,10 @@ class Assign:
 
     wait_id: int
     to: Owner
+    is_delegated: bool = False
+    """Whoever was asked hands it on, and nobody else may."""
+    role: str | None = None
+    """That of the person who hands it on."""
     name: ClassVar[str] = "assign"
     needs_steps: ClassVar[bool] = False
 

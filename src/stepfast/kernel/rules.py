@@ -22,7 +22,7 @@ from stepfast.kernel.decisions import (
 )
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.events import Event, EventType
-from stepfast.kernel.reviews import ItemKind, NewReview
+from stepfast.kernel.reviews import ItemKind, NewReview, ReviewId
 from stepfast.kernel.states import PENDING_WAITS, RunState, StepState, WaitKind, check_move
 
 SHORT_MESSAGE = 200
@@ -107,8 +107,9 @@ def failing(is_own: bool, error_type: str, message: str, now: Instant) -> tuple[
     failed = Event(EventType.FAILED, now, data=data)
     if not is_own:
         return (failed,), False
-    # One commit writes all three, so no crash can leave them in part or out of order.
-    return (Event(EventType.DLQ_PENDING, now), Event(EventType.DLQ_RECORDED, now), failed), True
+    opened = Event(EventType.EXCEPTION_OPENED, now, data=_kind(ItemKind.FAILED))
+    # One commit writes them all, so no crash can leave them in part or out of order.
+    return (opened, Event(EventType.DLQ_PENDING, now), Event(EventType.DLQ_RECORDED, now), failed), True
 
 
 def open_wait(run: HeldRun, record: Record, wait: Wait, children: Sequence[NewRun] = ()) -> Decision:
@@ -171,9 +172,10 @@ def signalled(message: Message) -> Event:
     return Event(EventType.SIGNALLED, message.at, actor=message.actor, data=data)
 
 
-def call_off(run: HeldRun, record: Record, closed: Sequence[int] = ()) -> Decision:
+def call_off(run: HeldRun, record: Record, closed: Sequence[int] = (), review: ReviewId | None = None) -> Decision:
     """The code no longer wants what it began: it is not done again, and the run must not be woken for it."""
-    event = Event(EventType.STEP_CANCELLED, record.ended_at, record.call.address, record.attempt)
+    data = None if review is None else json.dumps({"review_id": str(review)})
+    event = Event(EventType.STEP_CANCELLED, record.ended_at, record.call.address, record.attempt, data=data)
     return Decision(run.fence, run.tenant, run.generation, records=(record,), events=(event,), closed=closed)
 
 
@@ -210,8 +212,11 @@ def wait_for_code(run: HeldRun, reason: str, now: Instant) -> Decision:
     check_move(run.run_id, RunState.RUNNING, "wait")
     name = f"{run.workflow}@{run.version}"
     wait = Wait(CODE_WAIT_ID, WaitKind.CODE, name, CallId("", name, 1))
-    event = Event(EventType.WAITING, now, data=json.dumps({"kind": WaitKind.CODE, "reason": reason}))
-    return Decision(run.fence, run.tenant, run.generation, events=(event,), opened=(wait,), release=Park(run.wakes))
+    events = (
+        Event(EventType.EXCEPTION_OPENED, now, data=_kind(ItemKind.BLOCKED)),
+        Event(EventType.WAITING, now, data=json.dumps({"kind": WaitKind.CODE, "reason": reason})),
+    )
+    return Decision(run.fence, run.tenant, run.generation, events=events, opened=(wait,), release=Park(run.wakes))
 
 
 def hold_back(run: HeldRun, told: Sequence[Message], now: Instant) -> Decision:

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from stepfast.kernel.errors import Invalid
 
 MAX_TEXT = 1_000
+MAX_NOTE = 10_000
+"""Of what a person has to say."""
 SHOWN = 100
 # A number that is longer takes Python long to write, and above 4,300 digits it refuses.
 SHOWN_BITS = 256
@@ -23,12 +25,12 @@ def shown(value: object) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
-def check_text(what: str, text: str) -> str:
+def check_text(what: str, text: str, longest: int = MAX_TEXT) -> str:
     """Refuse what no store can hold as plain text: nothing at all, too much, NUL, lone surrogates."""
     if not isinstance(text, str):
         raise Invalid(f"{what} is {shown(text)}; it must be text.")
-    if not 1 <= len(text) <= MAX_TEXT:
-        raise Invalid(f"{what} has {len(text):,} characters; allowed are 1 to {MAX_TEXT:,}.")
+    if not 1 <= len(text) <= longest:
+        raise Invalid(f"{what} has {len(text):,} characters; allowed are 1 to {longest:,}.")
     if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
         raise Invalid(f"{what} is {shown(text)}; a NUL character or a lone surrogate cannot be stored. Leave it out.")
     return text

@@ -127,6 +127,7 @@ class LetterFilter(NamedTuple):
     step: str | None = None
     error_type: str | None = None
     run_id: RunId | None = None
+    shape: str | None = None
     recorded_after: Instant | None = None
     before: RunId | None = None
     resolved: bool = False

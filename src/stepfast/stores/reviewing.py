@@ -22,6 +22,7 @@ from stepfast.kernel.reviews import (
     ReviewState,
     Verdict,
 )
+from stepfast.stores.items import item_writes
 
 Row = Sequence[Any]
 
@@ -30,7 +31,7 @@ REVIEW_MESSAGE = "review"
 
 
 class Statement(NamedTuple):
-    """A statement of `reviews.sql`, by name, and its parameters."""
+    """A statement of `reviews.sql` or `exceptions.sql`, by name, and its parameters."""
 
     name: str
     parameters: dict[str, Any]
@@ -92,6 +93,8 @@ def writes_of(run_id: RunId, actor: str | None, change: Change, now: Instant) ->
         yield from _put(run_id, owed_message(event), now, wake=False)
     if change.review is not None:
         yield from _review_writes(change.review, actor, now)
+    for name, parameters in item_writes(run_id, actor, change, now):
+        yield Statement(name, parameters)
 
 
 def owed_message(event: Event) -> dict[str, Any]:

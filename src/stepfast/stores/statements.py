@@ -15,6 +15,8 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
+REVIEW_READS = "sql/review_reads.sql"
+
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n?", re.MULTILINE)
 # On SQLite a truth is a number, and an index on those that nobody holds is found only by the words it was made with.
@@ -41,12 +43,17 @@ def load_statements(package: str, file: str) -> dict[str, str]:
 
 def shared_statements() -> dict[str, str]:
     """The cold reads that both stores use."""
-    return load_statements("stepfast.stores", "sql/reads.sql")
+    return {**load_statements("stepfast.stores", "sql/reads.sql"), **load_statements("stepfast.stores", REVIEW_READS)}
 
 
 def review_statements() -> dict[str, str]:
     """What both stores read and write of reviews."""
     return load_statements("stepfast.stores", "sql/reviews.sql")
+
+
+def exception_statements() -> dict[str, str]:
+    """What both stores read and write of the exception queue."""
+    return load_statements("stepfast.stores", "sql/exceptions.sql")
 
 
 def blob_statements() -> dict[str, str]:

@@ -29,6 +29,10 @@ def _sqlite(url: str, clock: Clock) -> Store:
     return SqliteStore(sqlite_path(url), clock.local)
 
 
+def is_sqlite(url: str) -> bool:
+    return urlsplit(url).scheme == "sqlite"
+
+
 def sqlite_path(url: str) -> Path:
     """The file that a SQLite URL names."""
     parts = urlsplit(url)

@@ -15,7 +15,8 @@ from stepfast.kernel.ports import Store
 # before the next call. Hints would only make other processes quicker, and there are none.
 UNCOUNTED = frozenset(
     {"open", "close", "migrate", "now", "outcomes", "run", "runs", "steps", "events"}
-    | {"dead_letters", "queues", "backlog", "family", "findings", "workers"}
+    | {"dead_letters", "queues", "backlog", "family", "findings", "workers", "reviews", "review", "review_figures"}
+    | {"endless_reviews", "exceptions", "exception_counts", "exception_groups", "exception_comments"}
 )
 
 

@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
 from stepfast.app import Stepfast
+from stepfast.kernel.errors import Invalid, NotFound
 from stepfast.kernel.ports import Store
+from stepfast.kernel.review_views import ReviewView
 from stepfast.kernel.states import ENDED
 from stepfast.kernel.views import EventView, RunView, StepView
 from stepfast.parts import Parts
@@ -16,10 +18,13 @@ from stepfast.testing.clock import VirtualClock
 from stepfast.testing.crashes import MortalStore, Point, ProcessDied
 from stepfast.testing.sinks import CollectingSink, Feed
 from stepfast.testing.worker import NEVER_MS, HandWorker, Stuck
+from stepfast.tokens import GivenKeys, NoKeys, fresh_keys
 from stepfast.worker.settings import WorkerSettings
 from stepfast.workflows.functions import AnyWorkflow
 
 T = TypeVar("T")
+
+MAX_REVIEWS = 1_000
 
 
 class HandApp(Stepfast):
@@ -34,6 +39,8 @@ class HandApp(Stepfast):
     ) -> None:
         super().__init__(database, workflows=workflows, worker=False, clock=clock)
         self._mortal = mortal
+        if isinstance(self.token_keys, NoKeys):
+            self.token_keys = GivenKeys(fresh_keys())
 
     def _new_store(self) -> Store:
         return self._mortal(super()._new_store())
@@ -121,6 +128,41 @@ class Engine:
         """Send something to a run; its code takes it when the engine is told to run."""
         key = key or self._key_for_a_second_try()
         await self.insist(lambda: self._handle(run).signal(name, value, key=key, reason=reason, actor=actor))
+
+    async def reviews(self, run: Run[Any] | str | None = None) -> list[ReviewView]:
+        """The reviews that wait for an answer, of one run or of all, in the order in which they were asked for."""
+        run_id = run.id if isinstance(run, Run) else run
+        newest_first = await self.app.reviews.list(run_id=run_id, limit=MAX_REVIEWS)
+        return newest_first[::-1]
+
+    async def decide(
+        self,
+        review: Run[Any] | ReviewView | str,
+        verdict: str,
+        value: Any = None,
+        *,
+        actor: str | None = None,
+        role: str | None = None,
+        key: str | None = None,
+        **options: Any,
+    ) -> None:
+        """Answer a review, or the only one that a run waits for; its code hears of it when the engine is told to run.
+
+        Unless it is said who answers, that is whoever was asked. Takes the options of `app.reviews.decide`.
+        """
+        view = await self._asked(review)
+        who = {"actor": actor or view.assignee, "role": role or view.role}
+        key = key or self._key_for_a_second_try()
+        decide = self.app.reviews.decide
+        await self.insist(lambda: decide(view.review_id, verdict, value, **who, key=key, **options))
+
+    async def expire(self, review: Run[Any] | ReviewView | str) -> None:
+        """Let the time to answer a review pass, and execute what follows."""
+        view = await self._asked(review)
+        if view.due_at is None:
+            raise Invalid(f"Review {view.review_id} never expires: it was asked for without `expires`.")
+        self.clock.advance(max(view.due_at - self.clock.now(), 0) / 1_000)
+        await self.run_until_idle()
 
     async def run_until_idle(self) -> None:
         """Execute until no run is ready or under way: all have ended, or wait for time, a signal or each other."""
@@ -224,6 +266,19 @@ class Engine:
 
     def _handle(self, run: Run[Any] | str) -> Run[Any]:
         return self.app.get(run) if isinstance(run, str) else run
+
+    async def _asked(self, review: Run[Any] | ReviewView | str) -> ReviewView:
+        if isinstance(review, ReviewView):
+            return review
+        if isinstance(review, str) and "." in review:
+            return await self.app.reviews.get(review)
+        found = await self.reviews(review)
+        if len(found) == 1:
+            return found[0]
+        if found:
+            titles = ", ".join(f"{each.title!r} ({each.review_id})" for each in found)
+            raise Invalid(f"The run waits for {len(found)} reviews: {titles}. Name one by its id.")
+        raise NotFound(f"{review!r} waits for no review. Let it run first: `await engine.run_until_idle()`.")
 
     def _key_for_a_second_try(self) -> str | None:
         # Without a crash to come nobody asks twice, and runs stay as the test wrote them.

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from stepfast.kernel.durations import Duration, span_ms
 from stepfast.kernel.ports import Store
 from stepfast.kernel.retry import Retry
+from stepfast.kernel.review_views import ReviewView
 from stepfast.kernel.views import EventView, RunView, StepView
 from stepfast.runs import Run
 from stepfast.testing.clock import VirtualClock
@@ -144,6 +145,15 @@ class BlockingEngine:
 
     def signal(self, run: Run[Any] | str, name: str, value: Any = None, **options: Any) -> None:
         self.wait(self.engine.signal(run, name, value, **options))
+
+    def reviews(self, run: Run[Any] | str | None = None) -> list[ReviewView]:
+        return self.wait(self.engine.reviews(run))
+
+    def decide(self, review: Run[Any] | ReviewView | str, verdict: str, value: Any = None, **options: Any) -> None:
+        self.wait(self.engine.decide(review, verdict, value, **options))
+
+    def expire(self, review: Run[Any] | ReviewView | str) -> None:
+        self.wait(self.engine.expire(review))
 
     def run_until_idle(self) -> None:
         self.wait(self.engine.run_until_idle())

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextvars
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from stepfast.kernel.decisions import CallId, Record
+from stepfast.kernel import rules
+from stepfast.kernel.decisions import CallId, Decision, HeldRun, Record
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.states import StepState
 from stepfast.workflows import failures
@@ -60,7 +62,7 @@ class Operation(Protocol):
 class Asked:
     """A durable call that the code waits for."""
 
-    __slots__ = ("answer", "branch", "call", "context", "digest", "operation", "variables")
+    __slots__ = ("answer", "branch", "call", "context", "digest", "forgone", "operation", "variables")
 
     def __init__(self, context: RunContext, branch: Branch, operation: Operation, answer: Answer) -> None:
         self.context = context
@@ -70,6 +72,8 @@ class Asked:
         self.call: CallId = branch.next_call(operation.name)
         self.digest = digest(operation.counted)
         self.variables = contextvars.copy_context()
+        self.forgone: Callable[[HeldRun, Record], Decision] = rules.call_off
+        """What is saved when the code has called it off before it began."""
         error = sys.exception()
         if error is not None or branch.handles:
             handled = failures.handled_calls(error, branch.handles)

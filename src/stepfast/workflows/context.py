@@ -9,7 +9,6 @@ from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any
 
-from stepfast.kernel import rules
 from stepfast.kernel.decisions import CallId, HeldRun, History, Record
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import Invalid, NonDeterminism
@@ -179,7 +178,7 @@ class RunContext(Stay):
         """
         record = asked.new_record(StepState.CANCELLED, 1, self.host.clock.now())
         self.busy.add(asked.call)
-        self.save(rules.call_off(self.run, record), partial(self._forgone, asked))
+        self.save(asked.forgone(self.run, record), partial(self._forgone, asked))
 
     def _forgone(self, asked: Asked, refused: BaseException | None) -> None:
         self.busy.discard(asked.call)

@@ -117,13 +117,18 @@ class Rehearsal(Performance):
             case Stopped(Still()):
                 return self._judge_rest()
             case Stopped(error):
-                return Fit(Verdict.MISMATCH, self._context.last_asked, str(error), ending)
+                return Fit(Verdict.MISMATCH, self._culprit(), str(error), ending)
             case Raised(WrongCall() as error):
                 return Fit(Verdict.MISMATCH, self._context.last_asked, str(error), ending)
         left = self._context.left_out()
         if left:
             return _left_out(left[0], ending)
         return Fit(Verdict.FITS, None, _told(ending), ending)
+
+    def _culprit(self) -> str | None:
+        """What the code asked for last, or, if it asked for nothing, what it should have asked for first."""
+        left = self._context.left_out()
+        return self._context.last_asked or (left[0].call.address if left else None)
 
     def _judge_rest(self) -> Fit:
         left, added = self._context.left_out(), self._context.not_recorded

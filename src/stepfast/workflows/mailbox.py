@@ -87,18 +87,19 @@ class Mailbox:
             self._alarms.give_turns()
         if self._has_held_back:
             self._has_held_back = False
-            self._let_look()
+            self.let_look()
 
-    def take(self, kind: str, name: str, until: int | None) -> Message | None:
+    def take(self, kind: str, name: str, until: int | None, in_turn: bool = False) -> Message | None:
         """The oldest message of that name which came in time, now taken.
 
-        One that came when another wait of the code was over is held back until that has ended.
+        One that came when another wait of the code was over is held back until that has ended, unless whoever takes it
+        has the turn.
         """
         there = {**self._inbox, **self._given_back}
         for n in sorted(there):
             message = there[n]
             if message.kind == kind and message.name == name and (until is None or message.at <= until):
-                if self._is_too_early(message):
+                if not in_turn and self._is_too_early(message):
                     self._has_held_back = True
                     return None
                 self._inbox.pop(n, None)
@@ -114,7 +115,7 @@ class Mailbox:
     def give_back(self, message: Message) -> None:
         """Whoever took it does not want it any more: it is for the next one, in its old place."""
         self._given_back[message.n] = message._replace(told=True)
-        self._let_look()
+        self.let_look()
 
     def take_back(self, n: int) -> None:
         """A message that was given back has been taken by somebody."""
@@ -133,16 +134,16 @@ class Mailbox:
         return commands
 
     def update(self, waits: Iterable[OpenWait], inbox: Iterable[Message]) -> None:
-        """The store was asked again: let everyone who waits look, in the order in which they began to wait."""
+        """The store was asked again; those who wait have yet to look."""
         for wait in waits:
             self._waits[wait.wait_id] = wait
             if self._alarms is not None and wait.due_at is not None:
                 # This process may have taken it to be due a little earlier or later.
                 self._alarms.move(wait.wait_id, wait.due_at)
         self._inbox = {message.n: message for message in inbox if message.n not in self._taken}
-        self._let_look()
 
-    def _let_look(self) -> None:
+    def let_look(self) -> None:
+        """Let everyone who waits look at what has come, in the order in which they began to wait."""
         for wait_id in sorted(self._waiters):
             check = self._waiters.get(wait_id)
             if check is not None:

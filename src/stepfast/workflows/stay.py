@@ -230,7 +230,9 @@ class Stay:
         self.mailbox.update(look.waits, look.inbox)
         commands = [] if look.hold else self.take_commands()
         if commands:
+            # Before what the code makes of them.
             self.save(rules.tell_commands(self.run, commands, self.host.clock.now()), self._told)
+        self.mailbox.let_look()
         self._tell_move()
         self.kick()
 

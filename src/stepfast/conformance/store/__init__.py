@@ -10,12 +10,14 @@ from stepfast.conformance.store.commands import CommandsSuite
 from stepfast.conformance.store.continuing import ContinuingSuite
 from stepfast.conformance.store.delivering import DeliveringSuite
 from stepfast.conformance.store.ending import EndingSuite
+from stepfast.conformance.store.exceptions import ExceptionsSuite
 from stepfast.conformance.store.letters import LettersSuite
 from stepfast.conformance.store.parking import ParkingSuite
 from stepfast.conformance.store.pausing import PausingSuite
 from stepfast.conformance.store.queues import QueuesSuite
 from stepfast.conformance.store.reading import ReadingSuite
 from stepfast.conformance.store.reopening import ReopeningSuite
+from stepfast.conformance.store.reviews import ReviewsSuite
 from stepfast.conformance.store.saving import SavingSuite
 from stepfast.conformance.store.sending_again import SendingAgainSuite
 from stepfast.conformance.store.sharing import SharingSuite
@@ -41,6 +43,8 @@ class StoreConformance(
     ReopeningSuite,
     ContinuingSuite,
     LettersSuite,
+    ExceptionsSuite,
+    ReviewsSuite,
     ReadingSuite,
     QueuesSuite,
     WorkersSuite,

@@ -23,6 +23,8 @@ from stepfast.kernel.durations import Instant
 from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.exchange import DeadRun
 from stepfast.kernel.ids import WorkerId
+from stepfast.kernel.reviews import ANYBODY, ItemKind, NewReview, Verdict
+from stepfast.kernel.rules import open_review
 from stepfast.kernel.states import RunState, StepState, WaitKind
 from stepfast.kernel.views import EventView
 
@@ -32,6 +34,23 @@ HOUR_MS = 3_600_000
 ROUNDS = 10
 MANY = 20
 VERDICT = DeadRun('{"type": "RunCrashed"}', "RunCrashed", "E-RUN-002: it took its worker down too often.")
+
+QUESTION = NewReview(
+    wait_id=1,
+    step="ask#1",
+    kind=ItemKind.REVIEW_REQUIRED,
+    title="May it go out?",
+    shown='{"total": 12}',
+    digest="d1",
+    verdicts=(Verdict.CONTINUE, Verdict.REJECT, Verdict.CORRECT, Verdict.ESCALATE),
+    schema=None,
+    owner=ANYBODY,
+    quorum=1,
+    quorum_reject=1,
+    expires_ms=None,
+    on_expiry="fail",
+    escalate_to=ANYBODY,
+)
 
 _WORKERS = UUID("6a0c1f2e-0000-4000-8000-000000000000")
 _END_EVENTS = {RunState.COMPLETED: EventType.COMPLETED, RunState.CANCELLED: EventType.CANCELLED}
@@ -77,7 +96,7 @@ def fail(run: HeldRun, step: str | None = None, error_type: str = "ValueError") 
     outcome = Outcome(RunState.FAILED, None, error, NOON, run.joins)
     if run.joins is not None:
         return decide(run, EventType.FAILED, outcome=outcome)
-    kinds = (EventType.DLQ_PENDING, EventType.DLQ_RECORDED, EventType.FAILED)
+    kinds = (EventType.EXCEPTION_OPENED, EventType.DLQ_PENDING, EventType.DLQ_RECORDED, EventType.FAILED)
     letter = DeadLetter(run.workflow, run.version, error_type, "no", step)
     return decide(run, events=tuple(Event(kind, NOON) for kind in kinds), outcome=outcome, dead_letter=letter)
 
@@ -93,6 +112,18 @@ def hand_back(run: HeldRun, delay_ms: int = 0) -> Decision:
 
 def wait(wait_id: int = 1, kind: WaitKind = WaitKind.SIGNAL, **changes: Any) -> Wait:
     return Wait(wait_id, kind, "paid", CallId("", "receive", 0))._replace(**changes)
+
+
+def asked(run: HeldRun, **changes: Any) -> Decision:
+    """The opening of a review: its record, its wait, its question and its events, numbered as a committer does."""
+    number = run.last_seq + 1
+    call = CallId("", "ask", number)
+    record = Record(call, "ask", StepState.COMPLETED, 1, "d", "[]", "null", None, NOON, NOON)
+    review = QUESTION._replace(wait_id=number, step=call.address, **changes)
+    opening = open_review(run, record, Wait(number, WaitKind.REVIEW, review.title, call, review.expires_ms), review)
+    opening.first_seq, opening.first_event = number, run.last_event + 1
+    run.last_seq, run.last_event = number, run.last_event + len(opening.events)
+    return opening
 
 
 def joins(parent: HeldRun, wait_id: int = 1) -> Joins:

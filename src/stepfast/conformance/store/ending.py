@@ -118,7 +118,12 @@ class EndingSuite(StoreSuite):
         changed = await harness.change(run.run_id, TimeOut(VERDICT))
         view = await harness.view(run.run_id)
         assert (changed.state, view.state, view.error) == (RunState.FAILED, RunState.FAILED, VERDICT.error)
-        assert (await harness.event_types(run.run_id))[-3:] == ["dlq_pending", "dlq_recorded", "failed"]
+        assert (await harness.event_types(run.run_id))[-4:] == [
+            "exception_opened",
+            "dlq_pending",
+            "dlq_recorded",
+            "failed",
+        ]
         (letter,) = await harness.letters()
         assert letter[:5] == (run.run_id, 1, "acme", "order", 1)
         assert (letter.error_type, letter.message) == (VERDICT.error_type, VERDICT.message)

@@ -97,7 +97,7 @@ class LettersSuite(StoreSuite):
         run = await letter(harness)
         await harness.change(run.run_id, Discard(), actor="ann")
         event = await harness.last_event(run.run_id)
-        assert (event.seq, event.type, event.actor) == (run.last_event + 1, "dlq_discarded", "ann")
+        assert (event.seq, event.type, event.actor) == (run.last_event + 2, "dlq_discarded", "ann")
         assert (event.token, event.generation) == (run.token, 1)
 
     async def test_a_letter_is_discarded_once(self, harness: Harness) -> None:

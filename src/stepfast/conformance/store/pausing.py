@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepfast.conformance.store.acts import NOON, VERDICT, decide, hand_back, park, step, told_by, wait, worker
+from stepfast.conformance.store.acts import NOON, VERDICT, decide, end, hand_back, park, step, told_by, wait, worker
 from stepfast.conformance.store.harness import Harness
 from stepfast.conformance.store.suite import StoreSuite, cases, on_fresh_stores
 from stepfast.kernel.commands import Cancel, Changed, Pause, Resume, TimeOut
@@ -53,6 +53,16 @@ class PausingSuite(StoreSuite):
         run = await harness.held()
         await harness.change(run.run_id, Pause())
         assert [message.value for message in (await harness.look(run.run_id)).inbox] == [None]
+
+    async def test_what_the_holder_had_no_time_to_tell_is_told_behind_the_end(self, harness: Harness) -> None:
+        run = await harness.held()
+        for command in (Pause(), Resume(), Pause()):
+            await harness.change(run.run_id, command, actor="ann")
+        await harness.save(end(run))
+        told = (await harness.store.events(run.run_id))[-4:]
+        assert [event.type for event in told] == ["completed", "paused", "resumed", "paused"]
+        assert [event.seq for event in told] == list(range(told[0].seq, told[0].seq + 4))
+        assert {event.actor for event in told[1:]} == {"ann"}
 
     async def test_a_run_that_is_told_to_pause_is_still_its_holders(self, harness: Harness) -> None:
         run = await harness.held()

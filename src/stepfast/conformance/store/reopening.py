@@ -122,7 +122,7 @@ class ReopeningSuite(StoreSuite):
         await harness.change(run.run_id, RetryRun(), actor="ann", reason="fixed")
         event = await harness.last_event(run.run_id)
         assert (event.seq, event.type, event.generation, event.token, event.actor) == (
-            last + 1,
+            last + 2,
             "retried",
             2,
             run.token + 1,
@@ -135,7 +135,7 @@ class ReopeningSuite(StoreSuite):
         await harness.change(first.run_id, RetryRun())
         (run,) = await harness.claim()
         assert (run.generation, run.input, run.tries, run.claims) == (2, '{"n":7}', 0, 1)
-        assert (run.last_seq, run.last_event) == (first.last_seq, first.last_event + 2)
+        assert (run.last_seq, run.last_event) == (first.last_seq, first.last_event + 3)
         assert run.token > first.token
 
     async def test_a_reopened_run_has_a_deadline_of_its_own(self, harness: Harness) -> None:

@@ -154,8 +154,9 @@ class UpkeepSuite(StoreSuite):
         started = await harness.start()
         await crash_alone(harness, "w1", max_crashes=1)
         events = await harness.store.events(started.run_id)
-        assert [event.type for event in events[2:]] == ["reaped", "dlq_pending", "dlq_recorded", "failed"]
-        assert [event.seq for event in events] == [1, 2, 3, 4, 5, 6]
+        ends = ["exception_opened", "dlq_pending", "dlq_recorded", "failed"]
+        assert [event.type for event in events[2:]] == ["reaped", *ends]
+        assert [event.seq for event in events] == [1, 2, 3, 4, 5, 6, 7]
 
     async def test_the_outcome_of_such_a_run_carries_a_token_above_its_last_holders(self, harness: Harness) -> None:
         run = await harness.held()

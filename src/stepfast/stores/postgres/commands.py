@@ -10,6 +10,7 @@ from stepfast.kernel.decisions import CallId, Joins, Message
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import NotFound, StepfastError
 from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.items import LockedItem
 from stepfast.kernel.reviews import LockedReview
 from stepfast.kernel.rules import COMMAND_KINDS
 from stepfast.kernel.states import RunState, StepState, TaskState
@@ -18,7 +19,7 @@ from stepfast.stores.postgres.changing import SeenRun, Writing, change_call
 from stepfast.stores.postgres.delivering import MESSAGES, by_run
 from stepfast.stores.postgres.driver import Connection, Row
 from stepfast.stores.postgres.keys import Keys
-from stepfast.stores.postgres.reviews import read_reviews, write_beside
+from stepfast.stores.postgres.reviews import read_items, read_reviews, write_beside
 
 LOCK = "select stepfast.lock_runs($1::uuid[])"
 LOOK = "select * from stepfast.locked_runs($1::uuid[], $2::bigint)"
@@ -106,18 +107,24 @@ async def _look(connection: Connection, requests: Collection[Request], now: Inst
     marked = _run_ids(request for request in requests if request.command.needs_steps)
     messages = by_run(await connection.fetch(MESSAGES, untold), rows.message) if untold else {}
     marks = by_run(await connection.fetch(MARKS, marked), _mark) if marked else {}
-    reviews = await read_reviews(connection, requests)
+    reviews, items = await read_reviews(connection, requests), await read_items(connection, requests)
     return {
-        run_id: _completed(seen, marks.get(run_id, ()), messages.get(run_id, ()), reviews.get(run_id))
+        run_id: _completed(
+            seen, marks.get(run_id, ()), messages.get(run_id, ()), reviews.get(run_id), items.get(run_id)
+        )
         for run_id, seen in runs.items()
     }
 
 
 def _completed(
-    seen: SeenRun, marks: Sequence[StepMark], messages: Iterable[Message], review: LockedReview | None
+    seen: SeenRun,
+    marks: Sequence[StepMark],
+    messages: Iterable[Message],
+    review: LockedReview | None,
+    item: LockedItem | None,
 ) -> SeenRun:
     untold = [message for message in messages if message.kind in COMMAND_KINDS and not message.told]
-    return seen._replace(run=seen.run._replace(steps=marks, review=review), untold=untold)
+    return seen._replace(run=seen.run._replace(steps=marks, review=review, item=item), untold=untold)
 
 
 def _run_ids(requests: Iterable[Request]) -> list[RunId]:

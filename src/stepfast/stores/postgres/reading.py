@@ -12,7 +12,7 @@ from stepfast.kernel.views import Backlog, Family, Findings, OutcomeView
 from stepfast.stores import rows
 from stepfast.stores.postgres.driver import Row
 from stepfast.stores.postgres.lines import Pool
-from stepfast.stores.statements import Numbered, narrowed, numbered, shared_statements
+from stepfast.stores.statements import Numbered, exception_statements, narrowed, numbered, shared_statements
 
 T = TypeVar("T")
 
@@ -66,4 +66,4 @@ def outcomes_by_run(answer: Sequence[Row]) -> dict[RunId, OutcomeView]:
 
 @cache
 def _statement(name: str, given: frozenset[str]) -> Numbered:
-    return numbered(narrowed(shared_statements()[name], given))
+    return numbered(narrowed((shared_statements() | exception_statements())[name], given))

@@ -106,7 +106,7 @@ def _dead_letters(decisions: Sequence[Decision]) -> list[Column]:
 
 def _reviews(decisions: Sequence[Decision]) -> list[Column]:
     reviews = [
-        json.dumps({"owner": of, **review_row(decision.fence.run_id, decision.generation, review)})
+        json.dumps({**review_row(decision.fence.run_id, decision.generation, review), "decision": of})
         for of, decision in enumerate(decisions, start=1)
         for review in decision.reviews
     ]

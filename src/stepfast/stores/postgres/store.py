@@ -11,6 +11,7 @@ from stepfast.kernel.commands import Changed, Request
 from stepfast.kernel.decisions import Decision, HeldRun, History, NewRun, Started
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import KeyReused, RowsRefused, StepfastError
+from stepfast.kernel.events import EventType
 from stepfast.kernel.exchange import (
     Beat,
     Claim,
@@ -24,6 +25,16 @@ from stepfast.kernel.exchange import (
     UpkeepReport,
 )
 from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.items import CommentView, GroupView, ItemFilter, ItemId, ItemView
+from stepfast.kernel.review_views import (
+    EndlessPage,
+    FiguresFilter,
+    ReviewFigures,
+    ReviewFilter,
+    ReviewView,
+    WholeReview,
+)
+from stepfast.kernel.reviews import ItemKind, ReviewId
 from stepfast.kernel.views import (
     Backlog,
     EventView,
@@ -38,8 +49,19 @@ from stepfast.kernel.views import (
     StepView,
     WorkerView,
 )
-from stepfast.stores import rows
-from stepfast.stores.postgres import claiming, commands, delivering, hints, reading, saving, schema, starting, workers
+from stepfast.stores import items, rows
+from stepfast.stores.postgres import (
+    claiming,
+    commands,
+    delivering,
+    hints,
+    reading,
+    review_reads,
+    saving,
+    schema,
+    starting,
+    workers,
+)
 from stepfast.stores.postgres.blobs import PostgresBlobs
 from stepfast.stores.postgres.driver import Connection
 from stepfast.stores.postgres.hints import Ear
@@ -216,6 +238,44 @@ class PostgresStore:
     async def dead_letters(self, where: LetterFilter) -> list[LetterView]:
         """A page of dead letters, newest run first."""
         return await reading.read(self._cold, "list_letters", rows.letter_parameters(where), rows.letter_view)
+
+    async def exceptions(self, where: ItemFilter) -> list[ItemView]:
+        """A page of exception items, newest run first."""
+        return await reading.read(self._cold, "list_exceptions", items.item_parameters(where), items.item_view)
+
+    async def exception_counts(self, where: ItemFilter) -> dict[ItemKind, int]:
+        """How many exception items there are of each kind."""
+        parameters = items.item_parameters(where)
+        return dict(await reading.read(self._cold, "count_exceptions", parameters, items.kind_count))
+
+    async def exception_groups(self, where: ItemFilter) -> list[GroupView]:
+        """Equal open items, the largest groups first."""
+        return await reading.read(self._cold, "group_exceptions", items.item_parameters(where), items.group_view)
+
+    async def exception_comments(self, item: ItemId) -> list[CommentView]:
+        """What people have said of an item."""
+        parameters = items.comment_parameters(item)
+        return await reading.read(self._cold, "list_item_comments", parameters, items.comment_view)
+
+    async def reviews(self, where: ReviewFilter) -> list[ReviewView]:
+        """A page of reviews, those of the newest runs first."""
+        return await review_reads.list_reviews(self._cold, where)
+
+    async def review(self, tenant: str | None, review_id: ReviewId) -> WholeReview | None:
+        """One review, if this tenant has it."""
+        return await review_reads.get_review(self._cold, tenant, review_id)
+
+    async def review_figures(self, where: FiguresFilter, in_time_ms: int) -> ReviewFigures:
+        """Figures over reviews."""
+        return await review_reads.get_figures(self._cold, where, in_time_ms)
+
+    async def endless_reviews(self, tenant: str | None, before: ReviewId | None, limit: int = 1_000) -> EndlessPage:
+        """Of so many reviews those that have not exactly one end."""
+        return await review_reads.list_endless(self._cold, tenant, before, limit)
+
+    async def tell(self, tenant: str, event_type: EventType, actor: str | None, data: str) -> None:
+        """Write an event that belongs to no run."""
+        await self._cold.fetch(review_reads.TELL, [tenant, event_type.value, actor, data])
 
     async def queues(self) -> list[QueueView]:
         """Every queue that has open runs."""

@@ -14,7 +14,7 @@ RETIRE = "select stepfast.retire($1::uuid)"
 GIVE_BACK = "select stepfast.give_back($1::uuid, $2::uuid[], 'its worker did not know of it')"
 UPKEEP = """
 select buried, returned, failed, overdue, unjoined, silent_at
-  from stepfast.upkeep($1::boolean, $2::integer, $3::integer, $4::text, $5::text, $6::text)
+  from stepfast.upkeep($1::boolean, $2::integer, $3::integer, $4::text, $5::text, $6::text, $7::text)
 """
 
 
@@ -32,7 +32,8 @@ def beat_of(answer: Sequence[Row]) -> Beat:
 
 def upkeep_arguments(request: Upkeep) -> list[object]:
     """The arguments of `UPKEEP`."""
-    return [request.may_bury, request.max_crashes, request.limit, *request.verdict]
+    verdict = request.verdict
+    return [request.may_bury, request.max_crashes, request.limit, *verdict, verdict.shape]
 
 
 def upkeep_report(answer: Sequence[Row]) -> UpkeepReport:

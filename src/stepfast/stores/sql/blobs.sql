@@ -61,6 +61,18 @@ select value
    and tenant = :tenant
    and value like '@blob:%'
 union
+select shown
+  from stepfast.review
+ where run_id = :run_id
+   and tenant = :tenant
+   and shown like '@blob:%'
+union
+select value
+  from stepfast.review_answer
+ where run_id = :run_id
+   and tenant = :tenant
+   and value like '@blob:%'
+union
 select value
   from stepfast.inbox
  where run_id = :run_id

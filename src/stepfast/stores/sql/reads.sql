@@ -109,6 +109,7 @@ select run_id, generation, tenant, workflow, version, step, error_type, message,
    and (cast(:step as text) is null or step = :step)
    and (cast(:error_type as text) is null or error_type = :error_type)
    and (cast(:run_id as text) is null or run_id = :run_id)
+   and (cast(:shape as text) is null or shape = :shape)
    and (cast(:recorded_after as bigint) is null or recorded_at > :recorded_after)
    and (cast(:unresolved as text) is null or resolved_at is null)
  order by run_id desc, generation desc

@@ -15,20 +15,21 @@ from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import KeyReused, NotFound, RowsRefused, StepfastError
 from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.items import LockedItem
 from stepfast.kernel.reviews import LockedReview
 from stepfast.kernel.rules import COMMAND_KINDS
 from stepfast.kernel.states import RunState, StepState, TaskState
-from stepfast.stores import reviewing, rows
+from stepfast.stores import items, reviewing, rows
 from stepfast.stores.sqlite.asking import Row, fetch, moment, statements
 from stepfast.stores.sqlite.pending import last_event, write_events
 from stepfast.stores.sqlite.problems import REFUSED
 from stepfast.stores.sqlite.saving import save
 from stepfast.stores.sqlite.starting import PRIORITY_MS
-from stepfast.stores.statements import review_statements, unprefixed
+from stepfast.stores.statements import exception_statements, review_statements, unprefixed
 
 SQL = statements("changing")
 SAVE_SQL = statements("saving")
-REVIEW_SQL = {name: unprefixed(text) for name, text in review_statements().items()}
+REVIEW_SQL = {name: unprefixed(text) for name, text in (review_statements() | exception_statements()).items()}
 
 
 class Found(NamedTuple):
@@ -89,7 +90,8 @@ def _find(connection: apsw.Connection, request: Request, now: Instant) -> Found:
         raise NotFound(f"Run {request.run_id} not found. List runs with `stepfast runs list`.")
     steps = _marks(connection, request.run_id) if request.command.needs_steps else ()
     whole = _found(found[0], steps)
-    return whole._replace(run=whole.run._replace(review=_review(connection, request)))
+    review, item = _review(connection, request), _item(connection, request)
+    return whole._replace(run=whole.run._replace(review=review, item=item))
 
 
 def _found(row: Row, steps: Sequence[StepMark]) -> Found:
@@ -109,6 +111,14 @@ def _review(connection: apsw.Connection, request: Request) -> LockedReview | Non
         return None
     given, tokens = (fetch(connection, REVIEW_SQL[name], which) for name in ("given_verdicts", "issued_token"))
     return reviewing.locked_review(found[0], given, tokens[0] if tokens else None)
+
+
+def _item(connection: apsw.Connection, request: Request) -> LockedItem | None:
+    cause = items.cause_of(request)
+    if cause is None:
+        return None
+    found = fetch(connection, REVIEW_SQL["locked_item"], {"run_id": request.run_id, "cause": cause})
+    return items.locked_item(found[0]) if found else None
 
 
 def _marks(connection: apsw.Connection, run_id: RunId) -> list[StepMark]:

@@ -11,6 +11,7 @@ from stepfast.kernel.commands import Changed, Request
 from stepfast.kernel.decisions import Decision, HeldRun, History, NewRun, Started
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import StepfastError
+from stepfast.kernel.events import EventType
 from stepfast.kernel.exchange import (
     Beat,
     Claim,
@@ -24,6 +25,16 @@ from stepfast.kernel.exchange import (
     UpkeepReport,
 )
 from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.items import CommentView, GroupView, ItemFilter, ItemId, ItemView
+from stepfast.kernel.review_views import (
+    EndlessPage,
+    FiguresFilter,
+    ReviewFigures,
+    ReviewFilter,
+    ReviewView,
+    WholeReview,
+)
+from stepfast.kernel.reviews import ItemKind, ReviewId
 from stepfast.kernel.views import (
     Backlog,
     EventView,
@@ -38,7 +49,19 @@ from stepfast.kernel.views import (
     StepView,
     WorkerView,
 )
-from stepfast.stores.sqlite import changing, claiming, delivering, migrate, reading, saving, starting, upkeep, workers
+from stepfast.stores.sqlite import (
+    changing,
+    claiming,
+    delivering,
+    exceptions,
+    migrate,
+    reading,
+    reviews,
+    saving,
+    starting,
+    upkeep,
+    workers,
+)
 from stepfast.stores.sqlite.blobs import SqliteBlobs, list_mentions
 from stepfast.stores.sqlite.connection import Reader, Writer
 from stepfast.stores.sqlite.file_system import prepare_folder
@@ -188,6 +211,43 @@ class SqliteStore:
     async def dead_letters(self, where: LetterFilter) -> list[LetterView]:
         """A page of dead letters, newest run first."""
         return await self._views.run(partial(reading.list_letters, where=where))
+
+    async def exceptions(self, where: ItemFilter) -> list[ItemView]:
+        """A page of exception items, newest run first."""
+        return await self._views.run(partial(exceptions.list_items, where=where))
+
+    async def exception_counts(self, where: ItemFilter) -> dict[ItemKind, int]:
+        """How many exception items there are of each kind."""
+        return await self._views.run(partial(exceptions.count_items, where=where))
+
+    async def exception_groups(self, where: ItemFilter) -> list[GroupView]:
+        """Equal open items, the largest groups first."""
+        return await self._views.run(partial(exceptions.group_items, where=where))
+
+    async def exception_comments(self, item: ItemId) -> list[CommentView]:
+        """What people have said of an item."""
+        return await self._views.run(partial(exceptions.list_comments, item=item))
+
+    async def reviews(self, where: ReviewFilter) -> list[ReviewView]:
+        """A page of reviews, those of the newest runs first."""
+        return await self._views.run(partial(reviews.list_reviews, where=where))
+
+    async def review(self, tenant: str | None, review_id: ReviewId) -> WholeReview | None:
+        """One review, if this tenant has it."""
+        return await self._views.run(partial(reviews.get_review, tenant=tenant, review_id=review_id))
+
+    async def review_figures(self, where: FiguresFilter, in_time_ms: int) -> ReviewFigures:
+        """Figures over reviews."""
+        return await self._views.run(partial(reviews.get_figures, where=where, in_time_ms=in_time_ms))
+
+    async def endless_reviews(self, tenant: str | None, before: ReviewId | None, limit: int = 1_000) -> EndlessPage:
+        """Of so many reviews those that have not exactly one end."""
+        work = partial(reviews.list_endless, tenant=tenant, before=before, limit=limit)
+        return await self._views.run(work)
+
+    async def tell(self, tenant: str, event_type: EventType, actor: str | None, data: str) -> None:
+        """Write an event that belongs to no run."""
+        await self._writer.run(partial(reviews.tell, tenant=tenant, event_type=event_type, actor=actor, data=data))
 
     async def queues(self) -> list[QueueView]:
         """Every queue that has open runs."""

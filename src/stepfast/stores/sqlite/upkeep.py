@@ -13,6 +13,7 @@ from stepfast.kernel.durations import Instant
 from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.exchange import DeadRun, Upkeep, UpkeepReport
 from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.rules import failing
 from stepfast.kernel.states import RunState
 from stepfast.stores.sqlite.asking import fetch, moment, one, statements
 from stepfast.stores.sqlite.pending import last_event
@@ -107,16 +108,12 @@ def _is_failed(connection: apsw.Connection, orphan: Orphan, verdict: DeadRun, no
 def _fail(connection: apsw.Connection, orphan: Orphan, verdict: DeadRun, now: Instant) -> None:
     """End a run whose crash budget is spent; one that is its own becomes a dead letter."""
     decision = _decision(connection, orphan)
-    data = json.dumps({"error_type": verdict.error_type, "message": verdict.message})
-    failed = Event(EventType.FAILED, now, data=data)
     parent_id, parent_wait = orphan.parent_id, orphan.parent_wait
     joins = None if parent_id is None or parent_wait is None else Joins(parent_id, parent_wait)
-    if joins is None or orphan.leave:
-        letters = (Event(EventType.DLQ_PENDING, now), Event(EventType.DLQ_RECORDED, now))
-        decision.events = (_reaped(orphan, now), *letters, failed)
+    events, is_letter = failing(joins is None or orphan.leave, verdict.error_type, verdict.message, now)
+    decision.events = (_reaped(orphan, now), *events)
+    if is_letter:
         decision.dead_letter = DeadLetter(orphan.workflow, orphan.version, verdict.error_type, verdict.message, None)
-    else:
-        decision.events = (_reaped(orphan, now), failed)
     decision.outcome = Outcome(RunState.FAILED, None, verdict.error, now, joins)
     save(connection, [decision], False)
 

@@ -29,9 +29,18 @@ def enrol(connection: apsw.Connection, worker: Enrolment) -> Instant:
 
 def _wake_those_that_wait_for_code(connection: apsw.Connection, codes: str, now: Instant) -> None:
     """Runs whose records did not fit the code they met: the worker that comes now may have what they need."""
-    waiting = [(run_id,) for (run_id,) in fetch(connection, SQL["waiting_for_code"], (codes,))]
-    connection.executemany(SQL["end_code_wait"], waiting)
-    connection.executemany(SQL["wake"], [(now, run_id) for (run_id,) in waiting])
+    waiting = fetch(connection, SQL["waiting_for_code"], (codes,))
+    write_events(connection, [_taken_up(connection, row, now) for row in waiting])
+    connection.executemany(SQL["end_code_wait"], [(run_id,) for run_id, *_ in waiting])
+    connection.executemany(SQL["wake"], [(now, run_id) for run_id, *_ in waiting])
+
+
+def _taken_up(connection: apsw.Connection, row: Row, now: Instant) -> Row:
+    """The event of the exception item that such a run was."""
+    run_id, tenant, generation, token = row
+    told = {"cause": f"blocked:{generation}", "kind": "blocked", "resolution": "taken up"}
+    identity = (run_id, last_event(connection, run_id) + 1, tenant, generation)
+    return (*identity, EventType.EXCEPTION_RESOLVED.value, now, None, None, token, None, json.dumps(told))
 
 
 def beat(connection: apsw.Connection, worker_id: WorkerId) -> Beat:

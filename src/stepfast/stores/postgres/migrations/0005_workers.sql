@@ -32,6 +32,13 @@ begin
              order by t.run_id
                for no key update
         );
+        insert into stepfast.event (run_id, seq, tenant, generation, type, at, token, data)
+        select t.run_id, 1 + (select max(e.seq) from stepfast.event e where e.run_id = t.run_id), t.tenant, t.generation,
+               'exception_resolved', moment, t.token,
+               format('{"cause": "blocked:%s", "kind": "blocked", "resolution": "taken up"}', t.generation)
+          from stepfast.task t
+         where t.run_id = any (waiting)
+         order by t.run_id;
         delete from stepfast.wait w where w.run_id = any (waiting) and w.kind = 'code';
         update stepfast.task t set state = 'ready', due_at = null, since_at = moment where t.run_id = any (waiting);
     end if;
@@ -162,7 +169,8 @@ $$;
 
 -- Ends a run whose crash budget is spent; its task and, if it has one, its parent's are locked.
 create function stepfast.fail_for_crashes(
-    k_run uuid, k_seq integer, k_token integer, k_error text, k_error_type text, k_message text, moment bigint
+    k_run uuid, k_seq integer, k_token integer, k_error text, k_error_type text, k_message text, k_shape text,
+    moment bigint
 ) returns void
 language plpgsql volatile
 as $$
@@ -178,17 +186,17 @@ begin
       left join stepfast.generation g on g.run_id = k_run and g.generation = t.generation
      where t.run_id = k_run;
     if lost.parent_id is null or lost.leave then
-        insert into stepfast.event (run_id, seq, tenant, generation, type, at, token)
-        values (k_run, k_seq, lost.tenant, lost.generation, 'dlq_pending', moment, k_token),
-               (k_run, k_seq + 1, lost.tenant, lost.generation, 'dlq_recorded', moment, k_token);
+        insert into stepfast.event (run_id, seq, tenant, generation, type, at, token, data)
+        values (k_run, k_seq, lost.tenant, lost.generation, 'exception_opened', moment, k_token, '{"kind": "failed"}'),
+               (k_run, k_seq + 1, lost.tenant, lost.generation, 'dlq_pending', moment, k_token, null),
+               (k_run, k_seq + 2, lost.tenant, lost.generation, 'dlq_recorded', moment, k_token, null);
         insert into stepfast.dead_letter (
             run_id, generation, tenant, workflow, version, error_type, message, shape, recorded_at
         )
         values (
-            k_run, lost.generation, lost.tenant, lost.workflow, lost.version, k_error_type, k_message,
-            left(k_error_type || ': ' || k_message, 160), moment
+            k_run, lost.generation, lost.tenant, lost.workflow, lost.version, k_error_type, k_message, k_shape, moment
         );
-        failed_seq := k_seq + 2;
+        failed_seq := k_seq + 3;
     end if;
     insert into stepfast.event (run_id, seq, tenant, generation, type, at, token, data)
     values (k_run, failed_seq, lost.tenant, lost.generation, 'failed', moment, k_token,
@@ -217,13 +225,13 @@ $$;
 -- it waits for nothing but a person, and holds up no other.
 create function stepfast.is_failed_for_crashes(
     k_run uuid, k_seq integer, k_token integer, k_data text, k_error text, k_error_type text, k_message text,
-    moment bigint
+    k_shape text, moment bigint
 ) returns boolean
 language plpgsql volatile
 as $$
 begin
     perform stepfast.tell_reaped(k_run, k_seq, k_token, k_data, moment);
-    perform stepfast.fail_for_crashes(k_run, k_seq + 1, k_token, k_error, k_error_type, k_message, moment);
+    perform stepfast.fail_for_crashes(k_run, k_seq + 1, k_token, k_error, k_error_type, k_message, k_shape, moment);
     return true;
 exception when integrity_constraint_violation then
     update stepfast.task t
@@ -276,6 +284,7 @@ create function stepfast.recover_runs(
     verdict_error text,
     verdict_type text,
     verdict_message text,
+    verdict_shape text,
     moment bigint,
     out returned text[],
     out failed text[]
@@ -354,7 +363,8 @@ begin
                   and exists (select from stepfast.task p where p.run_id = one.parent_id);
         if one.strikes >= max_crashes then
             if stepfast.is_failed_for_crashes(
-                one.run_id, one.seq, one.token, one.reaped, verdict_error, verdict_type, verdict_message, moment)
+                one.run_id, one.seq, one.token, one.reaped, verdict_error, verdict_type, verdict_message, verdict_shape,
+                moment)
             then
                 failed := failed || one.run_id::text;
             end if;
@@ -379,6 +389,7 @@ create function stepfast.upkeep(
     verdict_error text,
     verdict_type text,
     verdict_message text,
+    verdict_shape text,
     out buried text[],
     out returned text[],
     out failed text[],
@@ -421,7 +432,7 @@ begin
     select r.returned, r.failed
       into returned, failed
       from stepfast.recover_runs(
-               max_crashes, at_most, verdict_error, verdict_type, verdict_message, moment) r;
+               max_crashes, at_most, verdict_error, verdict_type, verdict_message, verdict_shape, moment) r;
 
     overdue := array(
         select t.run_id::text

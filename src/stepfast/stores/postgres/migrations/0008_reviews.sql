@@ -86,7 +86,8 @@ create table stepfast.exception_item (
     primary key (run_id, cause)
 );
 
-create index exception_open on stepfast.exception_item (tenant, kind, run_id, cause) where resolved_at is null;
+create index exception_open on stepfast.exception_item (tenant, run_id, cause) where resolved_at is null;
+create index exception_of_kind on stepfast.exception_item (tenant, kind, run_id, cause) where resolved_at is null;
 create index exception_of_assignee on stepfast.exception_item (tenant, assignee, run_id, cause)
  where resolved_at is null and assignee is not null;
 create index exception_by_shape on stepfast.exception_item (tenant, workflow, shape, run_id)
@@ -211,7 +212,9 @@ language plpgsql
 as $$
 begin
     update stepfast.exception_item i
-       set resolved_at = stepfast.now_ms(), resolution = 'taken up'
+       set resolved_at = stepfast.now_ms(),
+           resolution = case when exists (select from stepfast.task t where t.run_id = old.run_id)
+                             then 'taken up' else 'withdrawn' end
      where i.run_id = old.run_id and i.cause = 'blocked:' || old.generation;
     return null;
 end
@@ -219,6 +222,23 @@ $$;
 
 create trigger resolve_blocked_item after delete on stepfast.wait
 for each row when (old.kind = 'code') execute function stepfast.resolve_blocked_item();
+
+-- An event that belongs to no run, such as that somebody showed what is no token: under the run id of zeros, numbered
+-- without a gap, so one after the other.
+create function stepfast.tell(p_tenant text, p_type text, p_actor text, p_data text)
+returns void
+language plpgsql volatile
+as $$
+begin
+    perform pg_advisory_xact_lock(hashtext('stepfast'), hashtext('tell'));
+    insert into stepfast.event (run_id, seq, tenant, generation, type, at, token, actor, data)
+    select '00000000-0000-0000-0000-000000000000',
+           1 + coalesce((select max(e.seq)
+                           from stepfast.event e
+                          where e.run_id = '00000000-0000-0000-0000-000000000000'), 0),
+           p_tenant, 1, p_type, stepfast.now_ms(), 0, p_actor, p_data;
+end
+$$;
 
 -- Opens reviews that were decided on together with their waits: each is JSON, with the number of its decision.
 create function stepfast.open_reviews(v_row text[], d_run uuid[], d_generation integer[], answers integer[], moment bigint)
@@ -232,16 +252,16 @@ begin
         assignee, role, quorum, quorum_reject, expires_ms, on_expiry, escalate_to, escalate_role, subject, opened_at,
         due_at
     )
-    select r.run_id, v.wait_id, r.tenant, d_generation[v.owner], r.workflow, v.step, v.kind, v.title, v.shown, v.digest,
+    select r.run_id, v.wait_id, r.tenant, d_generation[v.decision], r.workflow, v.step, v.kind, v.title, v.shown, v.digest,
            v.verdicts, v.schema, v.assignee, v.role, v.quorum, v.quorum_reject, v.expires_ms, v.on_expiry, v.escalate_to,
            v.escalate_role, r.subject, moment, moment + v.expires_ms
       from unnest(v_row) u(text)
      cross join lateral json_to_record(u.text::json) v (
-          "owner" integer, wait_id integer, step text, kind text, title text, shown text, digest text, verdicts text,
+          decision integer, wait_id integer, step text, kind text, title text, shown text, digest text, verdicts text,
           schema text, assignee text, role text, quorum integer, quorum_reject integer, expires_ms bigint,
           on_expiry text, escalate_to text, escalate_role text
      )
-      join stepfast.run r on r.run_id = d_run[v.owner]
-     where answers[v.owner] = 1;
+      join stepfast.run r on r.run_id = d_run[v.decision]
+     where answers[v.decision] = 1;
 end
 $$;

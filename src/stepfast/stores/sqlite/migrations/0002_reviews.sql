@@ -86,7 +86,8 @@ create table exception_item (
     primary key (run_id, cause)
 ) without rowid, strict;
 
-create index exception_open on exception_item (tenant, kind, run_id, cause) where resolved_at is null;
+create index exception_open on exception_item (tenant, run_id, cause) where resolved_at is null;
+create index exception_of_kind on exception_item (tenant, kind, run_id, cause) where resolved_at is null;
 create index exception_of_assignee on exception_item (tenant, assignee, run_id, cause)
  where resolved_at is null and assignee is not null;
 create index exception_by_shape on exception_item (tenant, workflow, shape, run_id)
@@ -176,7 +177,8 @@ when old.kind = 'code'
 begin
     update exception_item
        set resolved_at = coalesce((select m.at from run_moved m where m.run_id = old.run_id), old.opened_at),
-           resolution = 'taken up'
+           resolution = case when exists (select 1 from task t where t.run_id = old.run_id)
+                             then 'taken up' else 'withdrawn' end
      where run_id = old.run_id
        and cause = 'blocked:' || old.generation;
 end;

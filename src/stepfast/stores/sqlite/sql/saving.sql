@@ -45,6 +45,11 @@ select r.run_id, :wait_id, r.tenant, :generation, r.workflow, :step, :kind, :tit
   from run r
  where r.run_id = :run_id;
 
+-- name: delete_task
+-- An ended run is in no line; what its waits leave behind tells by that.
+delete from task
+ where run_id = ?;
+
 -- name: delete_waits
 -- A run that has ended waits for nothing, nor does one that begins its next life.
 delete from wait
@@ -79,20 +84,18 @@ values (?, 0, ?, ?, 'backoff', 'backoff', '', 0, ?, ?);
 insert into outcome (run_id, generation, tenant, state, value, error, seq, token, ended_at)
 values (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
--- name: delete_task
--- An ended run is in no line.
-delete from task
- where run_id = ?;
-
 -- name: tell_owed
 -- What its holder had no time to tell is told behind the end of a run.
 insert into event (run_id, seq, tenant, generation, type, at, step, token, actor, data)
-select m.run_id, (select max(e.seq) from event e where e.run_id = m.run_id) + row_number() over (order by m.n),
+select m.run_id,
+       (select max(e.seq) from event e where e.run_id = m.run_id)
+       + (select count(*) from inbox o where o.run_id = m.run_id and o.n <= m.n and o.told = 0 and o.kind <> 'signal'),
        m.tenant, ?, m.kind, m.at, nullif(m.name, ''), ?, m.actor, m.value
   from inbox m
  where m.run_id = ?
    and m.told = 0
-   and m.kind <> 'signal';
+   and m.kind <> 'signal'
+ order by m.n;
 
 -- name: delete_inbox
 -- An ended run takes nothing.

@@ -139,7 +139,7 @@ select run_id, tenant, generation, token
 
 -- name: waiting_for_code
 -- Runs that wait for a worker with other code, and whose code the list has.
-select t.run_id
+select t.run_id, t.tenant, t.generation, t.token
   from wait w
   join task t on t.run_id = w.run_id
  where w.kind = 'code'

@@ -1,0 +1,120 @@
+"""What a command means for an exception item; items of reviews and of dead letters end with what they stand for."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, assert_never
+
+from stepfast.kernel.commands import Change, LockedRun, Request, telling
+from stepfast.kernel.durations import Instant
+from stepfast.kernel.errors import IllegalMove, NotFound
+from stepfast.kernel.events import Event, EventType
+from stepfast.kernel.items import (
+    AssignItem,
+    CommentItem,
+    ItemChange,
+    ItemCommand,
+    ItemId,
+    LockedItem,
+    ResolveItem,
+    failed_cause,
+)
+from stepfast.kernel.judging import judge
+from stepfast.kernel.reviews import REVIEW_KINDS, Assign, Comment, ItemKind, LockedReview, Owner
+
+
+def judge_item(run: LockedRun, request: Request, command: ItemCommand, now: Instant) -> Change:
+    """The change that a command makes of an item."""
+    item = run.item
+    if item is None:
+        raise NotFound(
+            f"Run {run.run_id} has no exception item {command.cause}. List them with `stepfast exceptions list`."
+        )
+    if run.review is not None and not isinstance(command, ResolveItem):
+        return _of_review(run, run.review, request, command, now)
+    match command:
+        case AssignItem(_, assignee):
+            return assign(run, item, request, assignee, now)
+        case CommentItem(_, text):
+            told = _event(EventType.EXCEPTION_COMMENTED, item, request, now)
+            return telling(run, (told,))._replace(item=ItemChange(item.cause, comment=text))
+        case ResolveItem():
+            return resolve(run, item, request, now)
+        case _:
+            assert_never(command)
+
+
+def assign(run: LockedRun, item: LockedItem, request: Request, assignee: str | None, now: Instant) -> Change:
+    """Somebody sees to it from now on, or nobody in particular."""
+    _check_open(run, item)
+    told = _event(EventType.EXCEPTION_ASSIGNED, item, request, now, assignee=assignee)
+    return telling(run, (told,))._replace(item=ItemChange(item.cause, assigned=(assignee,)))
+
+
+def resolve(run: LockedRun, item: LockedItem, request: Request, now: Instant) -> Change:
+    """A failure is put aside with its dead letter; what has a better end is refused with the name of that."""
+    _check_open(run, item)
+    if item.kind in REVIEW_KINDS:
+        review_id = f"{run.run_id}.{item.cause.partition(':')[2]}"
+        raise IllegalMove(
+            f"{_name(run, item)} stands for a review and ends with it. "
+            f"Answer that with `stepfast reviews decide {review_id}`."
+        )
+    if item.kind is ItemKind.BLOCKED:
+        raise IllegalMove(
+            f"{_name(run, item)} stands for a run that waits for code which fits. Deploy that, "
+            f"or call the run off with `stepfast runs cancel {run.run_id}`."
+        )
+    return discard(run, request, now)
+
+
+def discard(run: LockedRun, request: Request, now: Instant) -> Change:
+    """The run stays failed, and is out of the list of dead letters."""
+    if not run.has_letter:
+        raise IllegalMove(
+            f"Run {run.run_id} is {run.state} and no open dead letter. List those with `stepfast dead-letters list`."
+        )
+    why = None if request.reason is None else json.dumps({"reason": request.reason})
+    events = (
+        letter_resolved(run, request, "discarded", now),
+        Event(EventType.DLQ_DISCARDED, now, actor=request.actor, data=why),
+    )
+    return Change(run.state, events, resolution="discarded")
+
+
+def letter_resolved(run: LockedRun, request: Request, resolution: str, now: Instant) -> Event:
+    """The item of a run's dead letter is resolved, as somebody has seen to the letter."""
+    item = LockedItem(failed_cause(run.generation), ItemKind.FAILED, None, None)
+    return _event(EventType.EXCEPTION_RESOLVED, item, request, now, resolution=resolution)
+
+
+def _of_review(
+    run: LockedRun, review: LockedReview, request: Request, command: AssignItem | CommentItem, now: Instant
+) -> Change:
+    """Who is to answer and what is said is kept with the review; its role stays, for when nobody is named any more."""
+    wait_id = review.review_id.wait_id
+    match command:
+        case AssignItem(_, assignee):
+            return judge(run, request, Assign(wait_id, Owner(assignee, review.owner.role)), now)
+        case CommentItem(_, text):
+            return judge(run, request, Comment(wait_id, text), now)
+        case _:
+            assert_never(command)
+
+
+def _check_open(run: LockedRun, item: LockedItem) -> None:
+    if item.resolution is not None:
+        raise IllegalMove(
+            f"{_name(run, item)} is {item.resolution}, so it stays as it is. "
+            f"See it with `stepfast exceptions show {ItemId(run.run_id, item.cause)}`."
+        )
+
+
+def _name(run: LockedRun, item: LockedItem) -> str:
+    return f"Exception item {ItemId(run.run_id, item.cause)}"
+
+
+def _event(event_type: EventType, item: LockedItem, request: Request, now: Instant, **data: Any) -> Event:
+    told = {"cause": item.cause, "kind": item.kind, **data, "reason": request.reason}
+    text = json.dumps({name: value for name, value in told.items() if value is not None})
+    return Event(event_type, now, item.step, actor=request.actor, data=text)
