@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from stepfast.engine.commanding import Commander
 from stepfast.engine.committer import Committer
 from stepfast.engine.hints import ANY_QUEUE, ENDED, Hints, look, ready
 from stepfast.engine.results import Results
@@ -57,12 +58,14 @@ class Parts:
         self._settings = settings
         self._listeners = listeners
         self._starter = Starter(store, self._holder_for, values)
+        self._commander = Commander(store)
         self._hints = Hints(store)
         self._workers: dict[Worker, Committer] = {}
 
     async def open(self) -> None:
         await self.values.open()
         self._starter.open()
+        self._commander.start()
         self._hints.on_ended = self.results.look_now
         self._hints.on_ready = self._work_is_ready
         self._hints.on_look = self._look
@@ -71,6 +74,7 @@ class Parts:
     async def close(self) -> None:
         await self._starter.close()
         await asyncio.gather(*(self.remove_worker(worker, None) for worker in list(self._workers)))
+        await self._commander.close()
         await self._listeners.close()
         await self.results.close()
         await self._hints.close()
@@ -181,8 +185,8 @@ class Parts:
             self._hints.send(look(run_id))
 
     async def change(self, requests: Sequence[Request]) -> list[Changed | StepfastError]:
-        """Carry out commands in one transaction, and tell those whom they concern."""
-        answers = await self.store.change(requests) if requests else []
+        """Carry out commands, those that are given together in one transaction, and tell those whom they concern."""
+        answers = await self._commander.change(requests)
         for request, answer in zip(requests, answers, strict=True):
             if isinstance(answer, Changed):
                 self.changed(request, answer)

@@ -204,9 +204,12 @@ class Reviews:
         bearer = check_text("actor", actor)
         ttl_ms = self._app.token_ttl_ms if expires is None else _checked_ttl(expires)
         keys = self._app.token_keys.for_new()
-        token, hash_ = new_token(where, keys[0])
+        text, hash_ = new_token(where, keys[0])
+        token = Secret(text)
+        # It may be good though the store cannot say so, and a traceback with variables must not hold it.
+        del text
         await self._change(where, whose, IssueToken(where.wait_id, hash_, bearer, ttl_ms), None, None, None)
-        return token
+        return token.revealed()
 
     async def resume(
         self,

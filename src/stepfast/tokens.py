@@ -51,6 +51,10 @@ class Secret:
     def __reduce__(self) -> str | tuple[object, ...]:
         raise TypeError("A secret is not to be pickled.")
 
+    def revealed(self) -> str:
+        """The text, for the one whose it is."""
+        return self._content.decode()
+
     def hash_of(self, text: Secret) -> str:
         """The hash of a text that nobody can make without this key."""
         return hmac.new(self._content, text._content, "sha256").hexdigest()

@@ -202,6 +202,42 @@ async def test_a_schema_that_asks_elsewhere_for_its_parts_is_refused_without_ask
         await app.reviews.decide(review_id, "correct", 1)
 
 
+@pytest.mark.parametrize(
+    ("form", "wrong", "right"),
+    [
+        ("date", "tomorrow", "2020-02-29"),
+        ("date-time", "2020-02-30T00:00:00", "2020-02-29T10:00:00Z"),
+        ("time", "25:00", "23:59"),
+        ("duration", "a while", "PT5M"),
+        ("uuid", "7", "01932f5e-7c1b-7d3a-9c56-0d4f6b8a1e22"),
+        ("ipv4", "300.0.0.1", "10.0.0.1"),
+        ("ipv6", "::x", "::1"),
+    ],
+)
+async def test_a_text_that_the_code_could_not_read_is_refused_to_whoever_wrote_it(app, form, wrong, right):
+    review_id = await review_of(app, schema=f'{{"type": ["string", "null"], "format": "{form}"}}', quorum=3)
+    with pytest.raises(Invalid, match=f"is not a '{form}'"):
+        await app.reviews.decide(review_id, "correct", wrong, actor="ann")
+    await app.reviews.decide(review_id, "correct", right, actor="ann")
+    await app.reviews.decide(review_id, "correct", None, actor="bob")
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ('{"multipleOf": 0.5}', 10**400),
+        ('{"$ref": "#/x", "x": 5}', 1),
+        ('{"$ref": "#/x", "x": {"pattern": "("}}', "a"),
+        ('{"$ref": "#/a/b", "a": [1]}', 1),
+        ('{"$id": "http://[::1", "$ref": "a"}', 1),
+    ],
+)
+async def test_what_cannot_be_held_against_a_schema_is_refused(app, schema, value):
+    review_id = await review_of(app, schema=schema)
+    with pytest.raises(Invalid, match="cannot be held against the schema"):
+        await app.reviews.decide(review_id, "correct", value)
+
+
 async def test_a_value_that_is_no_json_is_refused(app):
     review_id = await review_of(app)
     with pytest.raises(Unstorable):
@@ -287,6 +323,13 @@ async def test_an_answer_with_a_key_counts_once(app):
     assert (first.repeated, again.repeated) == (False, True)
     with pytest.raises(KeyReused):
         await app.reviews.decide(review_id, "correct", {"total": 14}, actor="ann", key="k")
+
+
+async def test_the_answer_of_one_person_is_not_taken_for_that_of_another_with_the_same_key(app):
+    review_id = await review_of(app, quorum=2)
+    await app.reviews.decide(review_id, "continue", actor="ann", key="k")
+    with pytest.raises(KeyReused):
+        await app.reviews.decide(review_id, "continue", actor="bob", key="k")
 
 
 async def test_figures_are_held_against_a_target(app):

@@ -114,6 +114,25 @@ async def test_a_token_with_any_bit_changed_is_wrong(app):
     await app.reviews.resume(token, "continue")
 
 
+async def test_whoever_shows_a_wrong_token_learns_nothing_of_the_keys_of_its_tenant(app):
+    review_id = await review_of(app, start={"tenant": "acme"}, quorum=2)
+    token = await app.reviews.issue_token(review_id, actor="ann")
+    await app.reviews.decide(review_id, "continue", actor="bob", key="k")
+    forged, _ = new_token(parse_review_id(review_id), fresh_keys()[0])
+    with pytest.raises(TokenWrong):
+        await app.reviews.resume(forged, "continue", key="k")
+    with pytest.raises(TokenForeign):
+        await app.reviews.resume(token, "continue", key="k", tenant="other")
+    assert await outcomes(app, review_id) == [("E-REV-001", None), ("E-REV-004", "ann")]
+
+
+async def test_a_token_with_a_key_counts_once_and_is_answered_twice(app):
+    review_id = await review_of(app)
+    token = await app.reviews.issue_token(review_id, actor="ann")
+    answers = [await app.reviews.resume(token, "continue", key="k") for _ in range(2)]
+    assert [answer.repeated for answer in answers] == [False, True]
+
+
 @pytest.mark.parametrize(
     "wrong", ["", "x", PREFIX, "sfr_" + "A" * 71, "sfr_" + "A" * 70, "\ud800", "é" * 75, "x" * 10**6, None, 7]
 )
@@ -380,6 +399,22 @@ def everything_said(error: BaseException) -> str:
     whole = traceback.TracebackException.from_exception(error, capture_locals=True)
     ours = [frame.locals for frame in whole.stack if frame.filename.startswith(PACKAGE)]
     return f"{error} {error!r} {error.args} {traceback.format_exception(error)} {ours}"
+
+
+async def test_a_token_that_could_not_be_issued_is_not_in_the_traceback(app, monkeypatch):
+    review_id = await review_of(app)
+    made = []
+
+    def remembered(*given: Any) -> tuple[str, str]:
+        made.append(new_token(*given))
+        return made[-1]
+
+    monkeypatch.setattr("stepfast.reviews.new_token", remembered)
+    await app.reviews.decide(review_id, "continue")
+    with pytest.raises(StepfastError, match="is decided") as caught:
+        await app.reviews.issue_token(review_id, actor="ann")
+    [(token, _)] = made
+    assert token not in everything_said(caught.value)
 
 
 async def test_a_token_is_nowhere_but_with_its_bearer(app, database, tmp_path, caplog):

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from stepfast import (
     Answered,
     Rejected,
+    Retry,
     Reviewed,
     ReviewInfo,
     RunFailed,
@@ -25,6 +26,7 @@ from stepfast import (
 from stepfast.testing import engine
 from tests.durable.test_waiting import until
 from tests.support.apps import Bodies, app_on
+from tests.support.asking import KEYS
 
 
 class Refund(BaseModel):
@@ -328,6 +330,41 @@ async def test_whoever_is_told_first_may_answer_before_the_others_are_told(datab
 
     async with app_on(database, [flow]) as app:
         assert await (await app.start(flow)) == "anna"
+
+
+async def test_an_answer_counts_that_came_before_a_token_for_somebody_else_could_be_issued(database, monkeypatch):
+    monkeypatch.setenv("STEPFAST_TOKEN_KEYS", KEYS[1])
+
+    @workflow
+    async def flow() -> str | None:
+        return (await review("Publish?", show=1, notify=mail)).actor
+
+    @step(retry=Retry(attempts=1))
+    async def mail(info: ReviewInfo) -> None:
+        token = await app.reviews.issue_token(info["review_id"], actor="anna")
+        await app.reviews.resume(token, "continue")
+        await app.reviews.issue_token(info["review_id"], actor="bob")
+
+    async with app_on(database, [flow]) as app:
+        assert await (await app.start(flow)) == "anna"
+
+
+async def test_an_answer_counts_that_came_before_the_telling_failed(database):
+    @step(retry=Retry(attempts=2, base="1h", cap="1h"))
+    async def mail(info: ReviewInfo) -> None:
+        if (await opened.app.reviews.get(info["review_id"])).state == "open":
+            await opened.app.reviews.decide(info["review_id"], "continue", actor="anna")
+        raise ConnectionError("no mail today")
+
+    @workflow
+    async def flow() -> str | None:
+        return (await review("Publish?", show=1, notify=mail)).actor
+
+    async with engine(database=database, workflows=[flow]) as opened:
+        run = await opened.start(flow)
+        await opened.run_until_idle()
+        await opened.crash()
+        assert await opened.result(run) == "anna"
 
 
 async def test_a_review_that_nobody_could_be_told_of_is_withdrawn(database):

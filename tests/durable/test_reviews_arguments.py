@@ -77,6 +77,8 @@ async def asked_with(options: dict[str, Any]) -> tuple[BaseException | None, int
         ({"notify": print}, "Mark it @step"),
         ({"type": {"type": {1, 2}}}, "JSON Schema"),
         ({"type": {"type": "strng"}}, "JSON Schema"),
+        ({"type": {"$schema": 3}}, "JSON Schema"),
+        ({"type": {"$schema": ["x"]}}, "JSON Schema"),
         ({"type": math}, "type of a review"),
     ],
     ids=str,

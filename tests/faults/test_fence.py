@@ -159,8 +159,9 @@ async def test_a_late_result_of_a_live_worker_is_dropped_and_the_new_holder_goes
     async def flow() -> int:
         return await slow()
 
-    # The first worker hears of nothing: what keeps its result out is the fence alone.
-    async with app_on(database, [flow], replace(PATIENT, grace_ms=60_000)) as first:
+    # The first worker hears of nothing, not even by a claim, as it has no room for one: what keeps its result out is
+    # the fence alone.
+    async with app_on(database, [flow], replace(PATIENT, grace_ms=60_000, concurrency=1)) as first:
         run = await first.start(flow)
         await begun[0].wait()
         await taken_from(database, (await run.info()).worker_id)

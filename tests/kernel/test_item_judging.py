@@ -13,7 +13,7 @@ from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import IllegalMove, NotFound
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.items import AssignItem, CommentItem, ItemChange, ItemCommand, LockedItem, ResolveItem
-from stepfast.kernel.reviews import ItemKind
+from stepfast.kernel.reviews import ItemKind, LockedReview, Owner, ReviewId, ReviewState, Verdict
 from stepfast.kernel.states import RunState, TaskState
 
 NOW = Instant(1_000)
@@ -80,3 +80,13 @@ def test_an_item_that_is_not_there_is_not_found(command):
 def test_a_resolved_item_stays_as_it_is(command):
     with pytest.raises(IllegalMove, match="replayed"):
         decide(run_with(FAILED._replace(resolution="replayed")), asked(command), NOW)
+
+
+def test_a_review_for_one_person_alone_is_not_laid_open_to_everybody():
+    item = LockedItem("review:7", ItemKind.REVIEW_REQUIRED, "ask#1", None)
+    for_ann = LockedReview(
+        *(ReviewId(RUN_ID, 7), 1, "ask#1", ReviewState.OPEN, "d", (Verdict.CONTINUE,), Owner("ann")),
+        *(1, 1, None, "fail", Owner(), 0, None, None),
+    )
+    with pytest.raises(IllegalMove, match="ann alone"):
+        decide(run_with(item, review=for_ann), asked(AssignItem("review:7", None)), NOW)

@@ -395,3 +395,12 @@ def test_the_newest_correction_is_the_one_that_counts():
     first = GivenVerdict("ann", Verdict.CORRECT, '"first"', None, NOW)
     change = judged(Decide(7, Verdict.CORRECT, value='"second"'), REVIEW._replace(quorum=2, given=(first,)), "bob")
     assert answer_of(change)["value"] == "second"
+
+
+@pytest.mark.parametrize("on_expiry", ["continue", "reject", "retry", "fail"])
+def test_a_deadline_speaks_for_nobody_who_answered_before_it(on_expiry):
+    given = GivenVerdict("ann", Verdict.CONTINUE, None, "all fine", NOW)
+    change = judged(Expire(7), REVIEW._replace(quorum=2, given=(given,), due_at=NOW, on_expiry=on_expiry), None)
+    answer = answer_of(change)
+    assert (answer["actor"], answer["note"]) == (None, None)
+    assert [each["actor"] for each in answer["answers"]] == ["ann"]

@@ -156,9 +156,12 @@ def review_alone(asking: Decision) -> Decision:
 def without_the_new_moment(monkeypatch):
     """Both stores with runs that are woken at the moment at which their review was due at first."""
     monkeypatch.setitem(changing.REVIEW_SQL, "move_task", unmoved(changing.REVIEW_SQL["move_task"]))
-    statements = postgres_reviews._statements()
-    moving = statements["move_task"]
-    monkeypatch.setitem(statements, "move_task", moving._replace(text=unmoved(moving.text)))
+    texts = postgres_reviews._texts()
+    texts["move_task"] = unmoved(texts["move_task"])
+    monkeypatch.setattr(postgres_reviews, "_texts", lambda: texts)
+    postgres_reviews._joined.cache_clear()
+    yield
+    postgres_reviews._joined.cache_clear()
 
 
 def unmoved(text: str) -> str:

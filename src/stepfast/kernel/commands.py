@@ -14,7 +14,7 @@ from stepfast.kernel.events import Event
 from stepfast.kernel.exchange import DeadRun
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.items import ItemChange, ItemCommand, LockedItem
-from stepfast.kernel.reviews import LockedReview, ReviewChange, ReviewCommand
+from stepfast.kernel.reviews import Decide, LockedReview, ReviewChange, ReviewCommand
 from stepfast.kernel.states import RunState, StepState, TaskState
 
 
@@ -95,7 +95,9 @@ class Request(NamedTuple):
     @property
     def digest(self) -> str:
         """What must be the same when the key comes again."""
-        return json.dumps({"run_id": self.run_id, **asdict(self.command)}, sort_keys=True)
+        # Two people who answer alike do not answer the same.
+        who = {"actor": self.actor} if isinstance(self.command, Decide) else {}
+        return json.dumps({"run_id": self.run_id, **asdict(self.command), **who}, sort_keys=True)
 
 
 class StepMark(NamedTuple):

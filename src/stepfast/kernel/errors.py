@@ -35,6 +35,10 @@ class IllegalMove(StepfastError):
     code = "E-RUN-003"
 
 
+class ReviewEnded(IllegalMove):
+    """The review has its end already; nothing has changed."""
+
+
 class NonDeterminism(StepfastError):
     """The code asks for other steps than the record of its run holds."""
 

@@ -20,7 +20,7 @@ from stepfast.kernel.items import (
     failed_cause,
 )
 from stepfast.kernel.judging import judge
-from stepfast.kernel.reviews import REVIEW_KINDS, Assign, Comment, ItemKind, LockedReview, Owner
+from stepfast.kernel.reviews import ANYBODY, REVIEW_KINDS, Assign, Comment, ItemKind, LockedReview, Owner
 
 
 def judge_item(run: LockedRun, request: Request, command: ItemCommand, now: Instant) -> Change:
@@ -95,7 +95,13 @@ def _of_review(
     wait_id = review.review_id.wait_id
     match command:
         case AssignItem(_, assignee):
-            return judge(run, request, Assign(wait_id, Owner(assignee, review.owner.role)), now)
+            owner = Owner(assignee, review.owner.role)
+            if owner == ANYBODY and review.owner != ANYBODY:
+                raise IllegalMove(
+                    f"Review {review.review_id} is for {review.owner.assignee} alone: without a name anybody could "
+                    f"answer it. Name somebody else, or ask a role with `app.reviews.reassign`."
+                )
+            return judge(run, request, Assign(wait_id, owner), now)
         case CommentItem(_, text):
             return judge(run, request, Comment(wait_id, text), now)
         case _:

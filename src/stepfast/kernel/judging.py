@@ -11,6 +11,7 @@ from stepfast.kernel.errors import (
     IllegalMove,
     Invalid,
     NotFound,
+    ReviewEnded,
     RoleNotAllowed,
     StepfastError,
     TokenExpired,
@@ -83,7 +84,7 @@ def _why_not(
     if command.token is not None and (wrong := _token_trouble(run, review, request, command, now)) is not None:
         return wrong
     if review.state is not ReviewState.OPEN:
-        return IllegalMove(
+        return ReviewEnded(
             f"Review {review.review_id} is {review.state}, so it cannot be answered. "
             f"See it with `stepfast reviews show {review.review_id}`."
         )
@@ -138,6 +139,17 @@ def _token_trouble(
     return None
 
 
+def is_stranger(run: LockedRun, request: Request) -> bool:
+    """Whether a command comes with a token that nobody was given for this review, or that is for another tenant.
+
+    Whoever sends it must not hear which keys the tenant of the run has used.
+    """
+    command = request.command
+    if not isinstance(command, Decide) or command.token is None:
+        return False
+    return run.review is None or run.review.token is None or command.token.tenant not in (None, run.tenant)
+
+
 def no_review(review_id: ReviewId) -> NotFound:
     """There is no such review, or not for this tenant."""
     return NotFound(f"Review {review_id} not found. List those that are open with `stepfast reviews list`.")
@@ -176,7 +188,7 @@ def _answered(run: LockedRun, review: LockedReview, request: Request, command: D
     if verdict is None:
         told = _event(EventType.REVIEW_ANSWERED, review, actor, now, **facts)
         return _told(run, [submitted, told], change)
-    answer = answer_text(review, verdict, (*review.given, given), now)
+    answer = answer_text(review, verdict, (*review.given, given), given, now)
     change = change._replace(state=ReviewState.DECIDED, verdict=verdict, answer=answer)
     told = _event(EventType.REVIEW_DECIDED, review, actor, now, **facts | {"verdict": verdict})
     return _told(run, [submitted, told, _resolved(review, actor, now, verdict)], change)
@@ -221,7 +233,7 @@ def expire(run: LockedRun, review: LockedReview, now: Instant) -> Change:
         told = _event(EventType.REVIEW_ESCALATED, review, None, now, **_owner_data(to), note="nobody answered in time")
         return _told(run, [told], _escalated(review, to, now))
     verdict = None if review.on_expiry in (FAIL, ESCALATE) else Verdict(review.on_expiry)
-    answer = answer_text(review, verdict, review.given, now)
+    answer = answer_text(review, verdict, review.given, None, now)
     change = ReviewChange(review.review_id, state=ReviewState.EXPIRED, verdict=verdict, answer=answer)
     told = _event(EventType.REVIEW_EXPIRED, review, None, now, verdict=verdict)
     return _told(run, [told, _resolved(review, None, now, "expired")], change)
@@ -229,7 +241,7 @@ def expire(run: LockedRun, review: LockedReview, now: Instant) -> Change:
 
 def _check_open(review: LockedReview) -> None:
     if review.state is not ReviewState.OPEN:
-        raise IllegalMove(
+        raise ReviewEnded(
             f"Review {review.review_id} is {review.state}, so it stays as it is. "
             f"See it with `stepfast reviews show {review.review_id}`."
         )

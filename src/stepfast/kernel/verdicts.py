@@ -24,10 +24,18 @@ def verdict_of(given: tuple[GivenVerdict, ...], review: LockedReview) -> Verdict
     return Verdict.CORRECT if Verdict.CORRECT in approvals else Verdict.CONTINUE
 
 
-def answer_text(review: LockedReview, verdict: Verdict | None, given: tuple[GivenVerdict, ...], now: Instant) -> str:
-    """What the run's code is given; the newest correction is the value that counts."""
+def answer_text(
+    review: LockedReview,
+    verdict: Verdict | None,
+    given: tuple[GivenVerdict, ...],
+    last: GivenVerdict | None,
+    now: Instant,
+) -> str:
+    """What the run's code is given; the newest correction is the value that counts.
+
+    `last` is the answer that decided; None where it was the deadline, for which nobody who answered before speaks.
+    """
     corrections = [each.value for each in given if each.verdict is Verdict.CORRECT]
-    last = given[-1] if given else None
     answers = [{"actor": each.actor, "verdict": each.verdict, "note": each.note, "at": each.at} for each in given]
     told = {
         "review_id": str(review.review_id),

@@ -62,6 +62,12 @@ def token_of(request: Request) -> str | None:
     return command.token.hash if isinstance(command, Decide) and command.token is not None else None
 
 
+def takes_several(row: Row) -> bool:
+    """Whether a row of `locked_review` is of a review that may have answers while it is open, or is not open."""
+    state, quorum, quorum_reject = row[4], row[9], row[10]
+    return bool(state != ReviewState.OPEN.value or quorum > 1 or quorum_reject > 1)
+
+
 def locked_review(row: Row, given: Sequence[Row], token: Row | None) -> LockedReview:
     """Rows of `locked_review`, `given_verdicts` and `issued_token`."""
     run_id, wait_id, generation, step, state, digest, verdicts, assignee, role, quorum, quorum_reject, *rest = row

@@ -187,6 +187,8 @@ def _trouble_with(text: str) -> str | None:
         validator_for(schema, default=Draft202012Validator).check_schema(schema)
     except SchemaError as error:
         return f"{error.json_path}: {shown(error.message)}"
+    except Exception as error:  # noqa: BLE001 - what names its own schema by something that is no name
+        return f"{type(error).__name__}: {shown(str(error))}"
     return None
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypedDict, TypeVar, cast, overload
 from stepfast.kernel import rules
 from stepfast.kernel.decisions import Decision, HeldRun, Record
 from stepfast.kernel.durations import Duration
-from stepfast.kernel.errors import Invalid, WrongCall
+from stepfast.kernel.errors import Invalid, ReviewEnded, WrongCall
 from stepfast.kernel.texts import shown
 from stepfast.workflows.branches import thread_code
 from stepfast.workflows.calls import Operation
@@ -147,11 +147,25 @@ async def _tell(told: CallAnswer, opened: AskedReview, answer: CallAnswer) -> No
         return
     try:
         await told
-    except BaseException:
-        # Nobody waits for the answer to a review that people could not be told of.
-        if not answer.cancel() and not answer.cancelled():
-            answer.exception()
+    except Exception as error:
+        # Somebody was quicker than the telling: what they said counts, however that ended.
+        if _is_answered(answer) or (isinstance(error, ReviewEnded) and str(opened.review_id) in str(error)):
+            return
+        _forgo(answer)
         raise
+    except BaseException:
+        _forgo(answer)
+        raise
+
+
+def _is_answered(answer: CallAnswer) -> bool:
+    return answer.done() and not answer.cancelled()
+
+
+def _forgo(answer: CallAnswer) -> None:
+    """Nobody waits for the answer to a review any more: people could not be told of it, or its branch is called off."""
+    if not answer.cancel() and not answer.cancelled():
+        answer.exception()
 
 
 def _info_of(opened: AskedReview) -> ReviewInfo:

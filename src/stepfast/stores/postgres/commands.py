@@ -11,6 +11,7 @@ from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import NotFound, StepfastError
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.items import LockedItem
+from stepfast.kernel.judging import is_stranger
 from stepfast.kernel.reviews import LockedReview
 from stepfast.kernel.rules import COMMAND_KINDS
 from stepfast.kernel.states import RunState, StepState, TaskState
@@ -74,7 +75,7 @@ async def _take(connection: Connection, turn: Numbered, runs: Runs, keys: Keys, 
 def _judge(request: Request, seen: SeenRun | None, keys: Keys, now: Instant) -> Writing | Answer:
     if seen is None or request.tenant not in (None, seen.run.tenant):
         return NotFound(f"Run {request.run_id} not found. List runs with `stepfast runs list`.")
-    earlier = keys.earlier(seen.run.tenant, request)
+    earlier = None if is_stranger(seen.run, request) else keys.earlier(seen.run.tenant, request)
     if earlier is not None:
         return earlier
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import cache
 from typing import Any
@@ -15,10 +16,18 @@ from stepfast.stores import items, reviewing
 from stepfast.stores.postgres.driver import Connection, Row
 from stepfast.stores.statements import Numbered, exception_statements, numbered, review_statements
 
+_TABLE = re.compile(r"\bstepfast\.(\w+)")
+_WRITTEN = re.compile(r"^(?:insert into|update|delete from) stepfast\.(\w+)", re.MULTILINE)
+_PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")
+
+
+def _texts() -> dict[str, str]:
+    return review_statements() | exception_statements()
+
 
 @cache
 def _statements() -> dict[str, Numbered]:
-    return {name: numbered(text) for name, text in (review_statements() | exception_statements()).items()}
+    return {name: numbered(text) for name, text in _texts().items()}
 
 
 async def read_reviews(connection: Connection, requests: Iterable[Request]) -> dict[RunId, LockedReview]:
@@ -31,7 +40,9 @@ async def read_reviews(connection: Connection, requests: Iterable[Request]) -> d
         which = {"run_id": run_id, "wait_id": wait_id, "hash": reviewing.token_of(request)}
         rows = await _ask(connection, "locked_review", which)
         if rows:
-            given, tokens = [await _ask(connection, name, which) for name in ("given_verdicts", "issued_token")]
+            # One that takes a single answer has none while it is open.
+            given = await _ask(connection, "given_verdicts", which) if reviewing.takes_several(rows[0]) else []
+            tokens = [] if which["hash"] is None else await _ask(connection, "issued_token", which)
             found[run_id] = reviewing.locked_review(rows[0], given, tokens[0] if tokens else None)
     return found
 
@@ -56,9 +67,38 @@ def _first_of_each_run(requests: Iterable[Request]) -> Iterable[tuple[RunId, Req
 
 
 async def write_beside(connection: Connection, run_id: RunId, actor: str | None, change: Change, now: Instant) -> None:
-    """What a change writes of reviews and into inboxes."""
-    for name, parameters in reviewing.writes_of(run_id, actor, change, now):
-        await _ask(connection, name, parameters)
+    """What a change writes of reviews and into inboxes, in as few round trips as can be."""
+    for together in _apart(reviewing.writes_of(run_id, actor, change, now)):
+        parameters = {
+            f"{name}_{number}": value
+            for number, statement in enumerate(together)
+            for name, value in statement.parameters.items()
+        }
+        text, names = _joined(tuple(statement.name for statement in together))
+        await connection.fetch(text, *[parameters[name] for name in names])
+
+
+def _apart(statements: Iterable[reviewing.Statement]) -> Iterable[list[reviewing.Statement]]:
+    """Statements in order, those together that neither read nor write what another of them writes."""
+    together: list[reviewing.Statement] = []
+    written: set[str] = set()
+    for statement in statements:
+        text = _texts()[statement.name]
+        if written.intersection(_TABLE.findall(text)):
+            yield together
+            together, written = [], set()
+        together.append(statement)
+        written.update(_WRITTEN.findall(text))
+    if together:
+        yield together
+
+
+@cache
+def _joined(names: tuple[str, ...]) -> Numbered:
+    """One query of several statements that have nothing to do with each other; the parameters of each are numbered."""
+    texts = [_PARAMETER.sub(rf":\1_{number}", _texts()[name]) for number, name in enumerate(names)]
+    parts = ", ".join(f"w{number} as ({text})" for number, text in enumerate(texts))
+    return numbered(f"with {parts} select 1")
 
 
 async def _ask(connection: Connection, name: str, parameters: dict[str, Any]) -> list[Row]:

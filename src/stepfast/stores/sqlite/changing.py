@@ -16,6 +16,7 @@ from stepfast.kernel.errors import KeyReused, NotFound, RowsRefused, StepfastErr
 from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.items import LockedItem
+from stepfast.kernel.judging import is_stranger
 from stepfast.kernel.reviews import LockedReview
 from stepfast.kernel.rules import COMMAND_KINDS
 from stepfast.kernel.states import RunState, StepState, TaskState
@@ -70,7 +71,7 @@ def _answer(connection: apsw.Connection, request: Request, now: Instant) -> Chan
 
 def _carry_out(connection: apsw.Connection, request: Request, now: Instant) -> Changed | StepfastError:
     found = _find(connection, request, now)
-    earlier = _earlier(connection, request, found.run.tenant)
+    earlier = None if is_stranger(found.run, request) else _earlier(connection, request, found.run.tenant)
     if earlier is not None:
         return earlier
     decided = decide(found.run, request, now)
