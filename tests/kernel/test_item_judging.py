@@ -85,8 +85,21 @@ def test_a_resolved_item_stays_as_it_is(command):
 def test_a_review_for_one_person_alone_is_not_laid_open_to_everybody():
     item = LockedItem("review:7", ItemKind.REVIEW_REQUIRED, "ask#1", None)
     for_ann = LockedReview(
-        *(ReviewId(RUN_ID, 7), 1, "ask#1", ReviewState.OPEN, "d", (Verdict.CONTINUE,), Owner("ann")),
-        *(1, 1, None, "fail", Owner(), 0, None, None),
+        review_id=ReviewId(RUN_ID, 7),
+        generation=1,
+        step="ask#1",
+        state=ReviewState.OPEN,
+        digest="d",
+        verdicts=(Verdict.CONTINUE,),
+        owner=Owner("ann"),
+        quorum=1,
+        quorum_reject=1,
+        expires_ms=None,
+        on_expiry="fail",
+        escalate_to=Owner(),
+        escalations=0,
+        due_at=None,
+        subject=None,
     )
     with pytest.raises(IllegalMove, match="ann alone"):
         decide(run_with(item, review=for_ann), asked(AssignItem("review:7", None)), NOW)
