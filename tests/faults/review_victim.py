@@ -169,8 +169,8 @@ def mark_no_token(store: Any) -> None:
     """Take out the mark of tokens that were used."""
     text = changing.REVIEW_SQL["use_token"]
     changing.REVIEW_SQL["use_token"] = f"{text.rstrip(' ;')} and false"
-    used = postgres_reviews._statements()["use_token"]
-    postgres_reviews._statements()["use_token"] = used._replace(text=f"{used.text.rstrip(' ;')} and false")
+    texts = postgres_reviews._texts()
+    texts["use_token"] = f"{texts['use_token'].rstrip(' ;')} and false"
 
 
 def store_tokens_as_they_are(store: Any) -> None:

@@ -317,9 +317,11 @@ def reusable(monkeypatch):
     """Both stores without the mark of a token that was used."""
     text = changing.REVIEW_SQL["use_token"]
     monkeypatch.setitem(changing.REVIEW_SQL, "use_token", f"{text.rstrip(' ;')} and false")
-    statements = postgres_reviews._statements()
-    used = statements["use_token"]
-    monkeypatch.setitem(statements, "use_token", used._replace(text=f"{used.text.rstrip(' ;')} and false"))
+    texts = postgres_reviews._texts()
+    monkeypatch.setitem(texts, "use_token", f"{texts['use_token'].rstrip(' ;')} and false")
+    postgres_reviews._joined.cache_clear()
+    yield
+    postgres_reviews._joined.cache_clear()
 
 
 @pytest.mark.usefixtures("reusable")

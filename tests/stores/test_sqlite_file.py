@@ -13,6 +13,7 @@ import pytest
 from stepfast.kernel.errors import StoreMismatch, StoreUnavailable, StoreUnusable
 from stepfast.kernel.ids import WorkerId
 from stepfast.stores.sqlite.file_system import file_system_of, prepare_folder
+from stepfast.stores.sqlite.migrate import known_migrations
 from stepfast.stores.sqlite.store import SqliteStore
 from stepfast.stores.sqlite.turnstile import Turnstile, _open_lock, _try_lock
 from tests.stores.harness import NOON, Harness
@@ -53,12 +54,13 @@ async def test_missing_folders_are_made(tmp_path):
 
 async def test_opening_applies_the_migrations_and_notes_them(path):
     await open_and_close(path)
-    assert execute(path, "select number, name, applied_at from migration") == [(1, "0001_core", NOON)]
+    applied = [(step.number, step.name, NOON) for step in known_migrations()]
+    assert execute(path, "select number, name, applied_at from migration") == applied
 
 
 async def test_migrating_names_what_it_applied(path):
     store = SqliteStore(path, noon)
-    assert await store.migrate() == ["0001_core"]
+    assert await store.migrate() == [step.name for step in known_migrations()]
     assert await store.migrate() == []
     await store.close()
 
@@ -77,7 +79,7 @@ async def test_what_was_stored_is_there_when_the_file_is_opened_again(path):
 async def test_a_newer_schema_is_refused_naming_both_numbers(path):
     await open_and_close(path)
     execute(path, "insert into migration values (99, '0099_later', 0)")
-    with pytest.raises(StoreMismatch, match=r"schema 99.* up to 1\. Upgrade"):
+    with pytest.raises(StoreMismatch, match=rf"schema 99.* up to {len(known_migrations())}\. Upgrade"):
         await open_and_close(path)
 
 

@@ -157,8 +157,7 @@ def without_the_new_moment(monkeypatch):
     """Both stores with runs that are woken at the moment at which their review was due at first."""
     monkeypatch.setitem(changing.REVIEW_SQL, "move_task", unmoved(changing.REVIEW_SQL["move_task"]))
     texts = postgres_reviews._texts()
-    texts["move_task"] = unmoved(texts["move_task"])
-    monkeypatch.setattr(postgres_reviews, "_texts", lambda: texts)
+    monkeypatch.setitem(texts, "move_task", unmoved(texts["move_task"]))
     postgres_reviews._joined.cache_clear()
     yield
     postgres_reviews._joined.cache_clear()

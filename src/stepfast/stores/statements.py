@@ -41,6 +41,7 @@ def load_statements(package: str, file: str) -> dict[str, str]:
     return {name: _trim(body) for name, body in zip(parts[1::2], parts[2::2], strict=True)}
 
 
+@cache
 def shared_statements() -> dict[str, str]:
     """The cold reads that both stores use."""
     return {**load_statements("stepfast.stores", "sql/reads.sql"), **load_statements("stepfast.stores", REVIEW_READS)}

@@ -21,6 +21,7 @@ _WRITTEN = re.compile(r"^(?:insert into|update|delete from) stepfast\.(\w+)", re
 _PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")
 
 
+@cache
 def _texts() -> dict[str, str]:
     return review_statements() | exception_statements()
 
