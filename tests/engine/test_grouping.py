@@ -16,7 +16,7 @@ class Bench:
         self.left = dict.fromkeys(range(runs), commits)
         self.sizes: list[int] = []
         self.all_done = asyncio.Event()
-        self.group = Grouper(self.commit, lambda run: 1, in_turns)
+        self.group = Grouper(self.commit, lambda run: 1, (lambda run: run) if in_turns else None)
 
     async def commit(self, batch: list[int]) -> None:
         self.sizes.append(len(batch))
@@ -67,3 +67,17 @@ async def test_large_items_share_no_commit_beyond_its_bytes() -> None:
         group.add(item)
     await group.close()
     assert batches == [[0], [1], [2]]
+
+
+async def test_many_items_of_one_owner_share_a_commit() -> None:
+    sizes: list[int] = []
+
+    async def commit(batch: list[int]) -> None:
+        sizes.append(len(batch))
+
+    group = Grouper(commit, lambda item: 1, in_turns=lambda item: "one run")
+    group.start()
+    for item in range(200):
+        group.add(item)
+    await group.close()
+    assert sizes == [200]

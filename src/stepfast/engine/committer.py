@@ -53,7 +53,7 @@ class Committer:
         self._store = store
         self._saved = saved
         self._keeper = None if values is None else Keeper[Item](values, self._enter, _answer)
-        self._group = Grouper(self._commit, _size_of, in_turns)
+        self._group = Grouper(self._commit, _size_of, _run_of if in_turns else None)
         self._riding: set[HeldRun] = set()
         self._rider_timer: asyncio.TimerHandle | None = None
         self._abandoned: LeaseLost | None = None
@@ -169,6 +169,10 @@ class Committer:
         middle = len(batch) // 2
         await self._commit(batch[:middle])
         await self._commit(batch[middle:])
+
+
+def _run_of(item: Item) -> HeldRun:
+    return item.run
 
 
 def _size_of(item: Item) -> int:

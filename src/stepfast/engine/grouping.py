@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -18,13 +18,17 @@ SMALLEST_TURN = 32
 class Grouper(Generic[T]):
     """Feeds items, in order and in bounded batches, to one commit at a time.
 
-    `in_turns` is for items that come back once they are answered, as the next steps of their runs do. Were all of them
-    in one batch, this process would rest while the store works, and the store while the process computes; so one half
-    commits while the other computes.
+    `in_turns` is for items that come back once they are answered, as the next steps of their runs do: it says whose an
+    item is. Were all of them in one batch, this process would rest while the store works, and the store while the
+    process computes; so one half commits while the other computes. Many items of one owner, as a run's that does a
+    thousand things at once, do not come back one by one, and share what commits they can.
     """
 
     def __init__(
-        self, commit: Callable[[list[T]], Awaitable[None]], size_of: Callable[[T], int], in_turns: bool = False
+        self,
+        commit: Callable[[list[T]], Awaitable[None]],
+        size_of: Callable[[T], int],
+        in_turns: Callable[[T], Hashable] | None = None,
     ) -> None:
         self._commit = commit
         self._size_of = size_of
@@ -86,7 +90,7 @@ class Grouper(Generic[T]):
         return batch
 
     def _most(self) -> int:
-        if not self._in_turns:
+        if self._in_turns is None or 2 * len(set(map(self._in_turns, self._items))) < len(self._items):
             return MAX_ITEMS
         # Those of the last batch were answered just now: they are the other half of what is under way.
         half = (len(self._items) + self._answered + 1) // 2
