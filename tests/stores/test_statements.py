@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stepfast.stores.statements import load_statements, narrowed, numbered, shared_statements, unprefixed
+from stepfast.stores.statements import joined, load_statements, narrowed, numbered, shared_statements, unprefixed
 
 
 def test_a_file_is_read_as_statements_by_name():
@@ -48,3 +48,11 @@ def test_an_optional_condition_that_is_asked_for_stands_alone():
 def test_a_file_that_does_not_exist_is_an_error():
     with pytest.raises(FileNotFoundError):
         load_statements("stepfast.stores", "sql/nothing.sql")
+
+
+def test_statements_that_are_joined_keep_their_own_parameters():
+    query = joined(["update a set b = :b where c = ':b'", "delete from d where b = :b and c = :c"])
+    assert query.names == ("b_0", "b_1", "c_1")
+    assert query.text == (
+        "with w0 as (update a set b = $1 where c = ':b'), w1 as (delete from d where b = $2 and c = $3) select 1"
+    )

@@ -10,7 +10,7 @@ A file is a list of statements, each of this form, with `:name` parameters and t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
@@ -74,6 +74,12 @@ def numbered(text: str) -> Numbered:
     return Numbered(rendered, tuple(names))
 
 
+def joined(texts: Sequence[str]) -> Numbered:
+    """One query of several statements that have nothing to do with each other; `:name` of the nth becomes `name_n`."""
+    parts = [f"w{n} as ({_PARAMETER.sub(_suffixing(n), text)})" for n, text in enumerate(texts)]
+    return numbered(f"with {', '.join(parts)} select 1")
+
+
 def narrowed(text: str, given: Collection[str]) -> str:
     """A statement with only those optional conditions whose parameter is given, so that indexes serve it.
 
@@ -93,6 +99,13 @@ def _numbering(names: dict[str, int]) -> Callable[[re.Match[str]], str]:
         return f"${names.setdefault(match[1], len(names) + 1)}"
 
     return number
+
+
+def _suffixing(n: int) -> Callable[[re.Match[str]], str]:
+    def suffix(match: re.Match[str]) -> str:
+        return match[0] if match[1] is None else f":{match[1]}_{n}"
+
+    return suffix
 
 
 def _trim(body: str) -> str:

@@ -14,11 +14,10 @@ from stepfast.kernel.items import LockedItem
 from stepfast.kernel.reviews import LockedReview
 from stepfast.stores import items, reviewing
 from stepfast.stores.postgres.driver import Connection, Row
-from stepfast.stores.statements import Numbered, exception_statements, numbered, review_statements
+from stepfast.stores.statements import Numbered, exception_statements, joined, numbered, review_statements
 
 _TABLE = re.compile(r"\bstepfast\.(\w+)")
 _WRITTEN = re.compile(r"^(?:insert into|update|delete from) stepfast\.(\w+)", re.MULTILINE)
-_PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")
 
 
 @cache
@@ -96,10 +95,7 @@ def _apart(statements: Iterable[reviewing.Statement]) -> Iterable[list[reviewing
 
 @cache
 def _joined(names: tuple[str, ...]) -> Numbered:
-    """One query of several statements that have nothing to do with each other; the parameters of each are numbered."""
-    texts = [_PARAMETER.sub(rf":\1_{number}", _texts()[name]) for number, name in enumerate(names)]
-    parts = ", ".join(f"w{number} as ({text})" for number, text in enumerate(texts))
-    return numbered(f"with {parts} select 1")
+    return joined([_texts()[name] for name in names])
 
 
 async def _ask(connection: Connection, name: str, parameters: dict[str, Any]) -> list[Row]:
