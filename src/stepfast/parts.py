@@ -130,6 +130,7 @@ class Parts:
             self._announce(run.queue)
         else:
             self._adopt(run, started, holder)
+            self.results.watch(run.run_id).is_held_here = True
         return handle
 
     async def start_page(self, page: list[NewRun | StepfastError]) -> list[StartAnswer]:
@@ -243,8 +244,10 @@ class Parts:
             self._listeners.tell(RunEvent(started.run_id, 1, EventType.QUEUED, started.queued_at))
 
     def _ended(self, outcome: OutcomeView, joins: Joins | None) -> None:
-        self.results.note(outcome)
-        self._hints.send(ENDED)
+        if self.results.note(outcome):
+            self._hints.send_along(ENDED)
+        else:
+            self._hints.send(ENDED)
         if joins is not None:
             self._child_ended(joins.parent_id)
 

@@ -16,17 +16,20 @@ from stepfast.log import Log
 log = Log("results")
 
 FIRST_LOOK_S = 0.005
+# The end of a run that is executed here is told here.
+FIRST_LOOK_FROM_HERE_S = 0.25
 LONGEST_PAUSE_S = 0.5
 
 
 class Watch:
     """What is known here of a run's end; `lowest` is the first generation whose end still counts."""
 
-    __slots__ = ("__weakref__", "ended", "is_spent", "lowest", "run_id")
+    __slots__ = ("__weakref__", "ended", "is_held_here", "is_spent", "lowest", "run_id")
 
     def __init__(self, run_id: RunId) -> None:
         self.run_id = run_id
         self.lowest = 1
+        self.is_held_here = False
         self.renew()
 
     def renew(self) -> None:
@@ -42,6 +45,7 @@ class Watch:
     def reopen(self, generation: int) -> None:
         """The run lives again: an end of an earlier generation, also one that is on its way here, counts no more."""
         self.lowest = max(self.lowest, generation)
+        self.is_held_here = False
         if self.ended.done():
             self.renew()
 
@@ -66,11 +70,12 @@ class Results:
             watch = self._watches[run_id] = Watch(run_id)
         return watch
 
-    def note(self, outcome: OutcomeView) -> None:
-        """A run has ended here."""
+    def note(self, outcome: OutcomeView) -> bool:
+        """A run has ended here; whether somebody here has an eye on it."""
         watch = self._watches.get(outcome.run_id)
         if watch is not None:
             watch.note(outcome)
+        return watch is not None
 
     def reopen(self, run_id: RunId, generation: int) -> None:
         """A run that had ended has a new generation."""
@@ -101,9 +106,13 @@ class Results:
         if self._is_closed:
             raise _closed(watch.run_id)
         self._asking[watch.run_id] = watch
-        self._pause_s = 0.0 if look_at_once else FIRST_LOOK_S
         if look_at_once:
+            self._pause_s = 0.0
             self._hinted.set()
+        elif not watch.is_held_here:
+            self._pause_s = FIRST_LOOK_S
+        elif self._asker is None:
+            self._pause_s = FIRST_LOOK_FROM_HERE_S
         if self._asker is None:
             self._asker = asyncio.get_running_loop().create_task(self._ask(), name="stepfast-results")
 

@@ -39,6 +39,7 @@ class ClaimLoop:
         self._begin = begin
         self._cursors = dict.fromkeys(settings.queues, "")
         self.suspects_wait = False
+        self._empty: set[str] = set()
         self._wake = asyncio.Event()
         self._taken = 0
         self.worker_id = WorkerId("")
@@ -51,7 +52,8 @@ class ClaimLoop:
 
     def slot_freed(self, queue: str) -> None:
         """A run has ended here: look if that is worth a claim."""
-        if self._wake.is_set():
+        # Where the last look found nothing, a free slot changes nothing: what is ready since then wakes us by itself.
+        if self._wake.is_set() or queue in self._empty:
             return
         if self.suspects_wait or self._worth_a_claim(QueueRoom(queue, self._held.room(queue))):
             self._wake.set()
@@ -89,6 +91,8 @@ class ClaimLoop:
             return self._settings.poll_ms
         claimed = await self._store.claim(request)
         self.suspects_wait = claimed.suspects_wait
+        was_for_all = request.suspects is None and not claimed.suspects_wait
+        self._empty = {room.queue for room in request.queues} if was_for_all and not claimed.runs else set()
         if claimed.runs:
             await self._take(claimed.runs)
             return 0
