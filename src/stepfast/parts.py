@@ -234,8 +234,9 @@ class Parts:
                 worker.wake()
 
     def _saved(self, decision: Decision) -> None:
-        for queue in {child.queue for child in decision.children}:
-            self._announce(queue)
+        if decision.children:
+            for queue in {child.queue for child in decision.children}:
+                self._announce(queue)
         if self._listeners:
             self._listeners.tell_decision(decision)
 

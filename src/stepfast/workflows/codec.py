@@ -137,8 +137,12 @@ class HintedForm(NativeForm):
         self.misfit = misfit
         self.writer = writer
         self.exact = next((each for each in (*ATOMS, float) if each is (type(None) if hint is None else hint)), None)
+        self.plain = plain_kind(hint)
 
     def write(self, value: object) -> str:
+        # What JSON itself has is written as it is without a hint, and at a third of the cost.
+        if type(value) is self.plain and is_native(value):
+            return super().write(value)
         try:
             raw = self.to_json(value, warnings="error", round_trip=True, by_alias=False)
         except Exception as error:
@@ -192,6 +196,13 @@ class HintedForm(NativeForm):
         except ValueError as other:
             reason = in_short(other)
         return Culprit(*part, f"does not fit its hint: {reason}", "Use what the hint says, or change the hint")
+
+
+def plain_kind(hint: Any) -> type | None:
+    """The kind of value that a hint asks for which says no more of it than JSON does."""
+    if typing.get_origin(hint) is dict and typing.get_args(hint) == (str, Any):
+        return dict
+    return list if typing.get_origin(hint) is list and typing.get_args(hint) == (Any,) else None
 
 
 def follow(value: object, location: Iterable[int | str]) -> tuple[str, object]:
