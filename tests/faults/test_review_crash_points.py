@@ -161,6 +161,7 @@ async def answered(engine: Engine) -> list[str | None]:
         run = await engine.start(publish)
         await engine.run_until_idle()
         assert len(await engine.reviews(run)) == 1, "P13: the run waits, and nobody is asked."
+        assert all(map(post.to, ("ann", "bob"))), "P13: the run waits, and somebody was not told."
         first, second = post.to("ann")[-1], post.to("bob")[-1]
         assert await show(engine, post, first, "escalate") in (ACCEPTED, "E-REV-003")
         assert await show(engine, post, first, "continue") == "E-REV-003", "P13: a used token works again."
