@@ -1,0 +1,1 @@
+"""Plans: what graphs and templates compile to, and the one interpreter that walks them."""
