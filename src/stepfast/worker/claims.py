@@ -52,8 +52,12 @@ class ClaimLoop:
 
     def slot_freed(self, queue: str) -> None:
         """A run has ended here: look if that is worth a claim."""
+        if self._wake.is_set():
+            return
         # Where the last look found nothing, a free slot changes nothing: what is ready since then wakes us by itself.
-        if self._wake.is_set() or queue in self._empty:
+        if queue in self._empty:
+            if not self._held and self._empty.issuperset(self._cursors):
+                self.found_nothing.set()
             return
         if self.suspects_wait or self._worth_a_claim(QueueRoom(queue, self._held.room(queue))):
             self._wake.set()
