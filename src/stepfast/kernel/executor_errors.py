@@ -1,0 +1,33 @@
+"""The errors of executors that come with the engine: programs, addresses and modules."""
+
+from __future__ import annotations
+
+from stepfast.kernel.errors import Invalid, StepfastError
+
+
+class CommandFailed(StepfastError):
+    """A program that an executor ran could not be started, or did not end well."""
+
+    code = "E-EXE-002"
+
+
+class NotAllowed(Invalid):
+    """A program, a variable, an address or a module that the settings do not let executors use."""
+
+    code = "E-EXE-003"
+
+
+class HttpFailed(StepfastError):
+    """A server could not be reached, or could not answer now; it may later."""
+
+    code = "E-EXE-004"
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class HttpRefused(HttpFailed, Invalid):
+    """A server refuses a request, or answers what cannot be used; the same request would meet the same answer."""
+
+    code = "E-EXE-005"

@@ -1,0 +1,1 @@
+"""Executors: registered implementations that steps of graphs and templates call by name."""

@@ -1,0 +1,118 @@
+"""Plugins: what installed packages bring, found by their entry points; a broken one concerns nobody else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stepfast.log import Log
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+log = Log("plugins")
+
+EXECUTORS = "stepfast.executors"
+GROUPS = (EXECUTORS, "stepfast.nodes", "stepfast.sinks", "stepfast.metrics")
+DEFAULT_ORDER = 100
+
+
+class Plugin(NamedTuple):
+    """An entry point of an installed package, as its metadata has it; nothing of it is imported yet."""
+
+    group: str
+    name: str
+    target: str
+    distribution: str
+    version: str
+
+    @property
+    def origin(self) -> str:
+        """Where it comes from, for people."""
+        return f"{self.distribution} {self.version}".rstrip()
+
+
+class Problem(NamedTuple):
+    """A plugin that could not be used, and why."""
+
+    plugin: Plugin
+    error: str
+
+    def __str__(self) -> str:
+        return f"Plugin {self.plugin.name} of {self.plugin.origin} cannot be used: {self.error}"
+
+
+class Loaded(NamedTuple):
+    """What a plugin's entry point stands for."""
+
+    plugin: Plugin
+    thing: Any
+    order: int
+
+
+def plugins(group: str | None = None) -> list[Plugin]:
+    """What the installed packages offer, by their metadata alone."""
+    known = [plugin for plugin, _ in _found(tuple(sys.path))]
+    return [plugin for plugin in known if group in (None, plugin.group)]
+
+
+def load(group: str, problems: list[Problem]) -> list[Loaded]:
+    """Import what a group's plugins stand for, in their declared order; those that cannot be go to `problems`."""
+    loaded: list[Loaded] = []
+
+    def take(plugin: Plugin, entry_point: EntryPoint) -> None:
+        thing = entry_point.load()
+        loaded.append(Loaded(plugin, thing, _order_of(thing)))
+
+    for plugin, entry_point in _found(tuple(sys.path)):
+        if plugin.group == group:
+            contained(plugin, problems, lambda: take(plugin, entry_point))  # noqa: B023 - called before the next turn
+    return sorted(loaded, key=lambda each: (each.order, each.plugin.distribution.lower(), each.plugin.name))
+
+
+def contained(plugin: Plugin, problems: list[Problem], act: Callable[[], object]) -> None:
+    """Do something with a plugin; whatever it raises is told and goes no further."""
+    try:
+        act()
+    except KeyboardInterrupt:
+        # A person wants to stop, and means everything.
+        raise
+    except BaseException as error:  # noqa: BLE001 - other people's code: also one that ends its process when imported
+        told = f"{type(error).__name__}: {error}".rstrip(": ")
+        log.warning("plugin_failed", plugin=plugin.name, distribution=plugin.origin, error=told)
+        problems.append(Problem(plugin, told))
+
+
+def _order_of(thing: object) -> int:
+    order = getattr(thing, "order", DEFAULT_ORDER)
+    return order if isinstance(order, int) else DEFAULT_ORDER
+
+
+@lru_cache(maxsize=8)
+def _found(path: tuple[str, ...]) -> list[tuple[Plugin, EntryPoint]]:
+    """Every entry point of ours, for the places where Python looks for packages now."""
+    # Slow to import, and needed only where somebody looks for executors.
+    from importlib.metadata import distributions
+
+    found, seen = [], set[str]()
+    for distribution in distributions(path=list(path)):
+        for plugin, entry_point in _of_distribution(distribution, seen):
+            found.append((plugin, entry_point))
+    return found
+
+
+def _of_distribution(distribution: Any, seen: set[str]) -> Iterator[tuple[Plugin, EntryPoint]]:
+    try:
+        name, version = distribution.name or "", distribution.version or ""
+        # Of two with one name the first on the path is the one that is imported.
+        if name.lower() in seen:
+            return
+        seen.add(name.lower())
+        ours = [each for each in distribution.entry_points if each.group in GROUPS]
+    except Exception as error:  # noqa: BLE001 - a package whose metadata cannot be read
+        log.warning("plugin_failed", distribution=str(distribution), error=f"{type(error).__name__}: {error}")
+        return
+    for each in ours:
+        yield Plugin(each.group, each.name, each.value, name, version), each
