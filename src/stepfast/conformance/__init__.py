@@ -13,8 +13,9 @@ class TestMyStore(StoreConformance):
         return lambda clock: MyStore(tmp_path, clock)
 """
 
+from stepfast.conformance.assets import AssetsConformance
 from stepfast.conformance.blobs import BlobsConformance
 from stepfast.conformance.clock import ClockConformance
 from stepfast.conformance.store import StoreConformance
 
-__all__ = ["BlobsConformance", "ClockConformance", "StoreConformance"]
+__all__ = ["AssetsConformance", "BlobsConformance", "ClockConformance", "StoreConformance"]

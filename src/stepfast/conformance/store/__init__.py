@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from stepfast.conformance.store.assets import StoreAssetsSuite
 from stepfast.conformance.store.blobs import StoreBlobsSuite
 from stepfast.conformance.store.children import ChildrenSuite
 from stepfast.conformance.store.claiming import ClaimingSuite
 from stepfast.conformance.store.claiming_one import ClaimingOneSuite
 from stepfast.conformance.store.commands import CommandsSuite
 from stepfast.conformance.store.continuing import ContinuingSuite
+from stepfast.conformance.store.definitions import DefinitionsSuite
 from stepfast.conformance.store.delivering import DeliveringSuite
 from stepfast.conformance.store.ending import EndingSuite
 from stepfast.conformance.store.exceptions import ExceptionsSuite
@@ -53,6 +55,8 @@ class StoreConformance(
     UnjoinedSuite,
     SharingSuite,
     StoreBlobsSuite,
+    StoreAssetsSuite,
+    DefinitionsSuite,
 ):
     """Subclass it with a fixture `make_store`: what you give to `Stepfast`, on a database that is empty in each test.
 
