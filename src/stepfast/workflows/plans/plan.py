@@ -212,6 +212,15 @@ class Handler:
 
 
 @dataclass(frozen=True, slots=True)
+class AssetUse:
+    """An asset that a step reads or writes; without `content` what it writes is its output."""
+
+    asset: Formula
+    media_type: str | None = None
+    content: Formula | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PlanStep:
     """One step of a plan: what it does, what it waits for, and what becomes of it when it cannot."""
 
@@ -239,6 +248,10 @@ class PlanStep:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     estimate: Formula | None = None
     """What it is likely to cost, computed before the run."""
+    group: str = ""
+    """Steps of one name were said to run side by side: none of them may wait for another."""
+    reads: tuple[AssetUse, ...] = ()
+    writes: tuple[AssetUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +330,8 @@ def own_formulas(step: PlanStep) -> Iterator[Formula]:
         yield step.undo.inputs
     for policy in step.policies:
         yield policy.check.inputs
+    for used in (*step.reads, *step.writes):
+        yield from (formula for formula in (used.asset, used.content) if formula is not None)
     yield from verb_formulas(step.verb)
 
 

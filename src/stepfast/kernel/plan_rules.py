@@ -1,0 +1,55 @@
+"""What the steps of plans mean for the rows: notes that need no body, and runs that end in part."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from stepfast.kernel.decisions import CallId, Decision, HeldRun, Outcome, Record
+from stepfast.kernel.durations import Instant
+from stepfast.kernel.errors import StepFailed
+from stepfast.kernel.events import Event, EventType
+from stepfast.kernel.states import RunState, StepState, check_move
+
+NOTED = frozenset({StepState.COMPLETED, StepState.SKIPPED})
+"""What a record may say for which no body ran."""
+UNDO = "undo"
+"""The kind of the records of steps that take others back."""
+
+
+def note(run: HeldRun, record: Record, reason: str | None = None) -> Decision:
+    """The code has found out by itself what becomes of a step: its value, or why it is not done."""
+    if record.state is StepState.SKIPPED:
+        event_type, data = EventType.STEP_SKIPPED, json.dumps({"reason": reason})
+    else:
+        event_type, data = completed_type(record), None
+    event = Event(event_type, record.ended_at, record.call.address, record.attempt, data=data)
+    return Decision(run.fence, run.tenant, run.generation, records=(record,), events=(event,))
+
+
+def completed_type(record: Record) -> EventType:
+    """What a step that came to a good end is told as: one that took another back, as that."""
+    return EventType.STEP_UNDONE if record.kind == UNDO else EventType.STEP_COMPLETED
+
+
+# The error of a run that ended in part names at most so many steps, and its message these.
+MAX_BORNE = 1_000
+SHOWN_BORNE = 10
+
+
+def complete_partly(run: HeldRun, value: str, borne: Sequence[CallId], now: Instant) -> Decision:
+    """The code of a run returned, and steps of it have failed that it was told to go on without."""
+    check_move(run.run_id, RunState.RUNNING, "complete_partly")
+    outcome = Outcome(RunState.PARTIAL, value, _borne_error(borne) if borne else None, now, run.joins)
+    events = (Event(EventType.PARTIAL, now),)
+    return Decision(run.fence, run.tenant, run.generation, events=events, outcome=outcome)
+
+
+def _borne_error(borne: Sequence[CallId]) -> str:
+    """What is kept of failures that did not end a run: a retry goes by it."""
+    addresses = [call.address for call in borne[:MAX_BORNE]]
+    more = ", ..." if len(borne) > SHOWN_BORNE else ""
+    noun = "step" if len(borne) == 1 else "steps"
+    message = f"{len(borne)} {noun} failed: {', '.join(addresses[:SHOWN_BORNE])}{more}"
+    failure_type = f"{StepFailed.__module__}:{StepFailed.__qualname__}"
+    return json.dumps({"type": failure_type, "message": message, "code": StepFailed.code, "borne": addresses})

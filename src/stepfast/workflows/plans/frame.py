@@ -1,0 +1,133 @@
+"""What all runs of a plan share: its order, and the bodies of the steps that it names."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from stepfast.kernel.errors import Invalid
+from stepfast.workflows.bodies import StepBody
+from stepfast.workflows.child_calls import ChildKind
+from stepfast.workflows.codec import ArgumentsCodec, ValueCodec
+from stepfast.workflows.culprits import is_native
+from stepfast.workflows.functions import Workflow
+from stepfast.workflows.limits import UNLIMITED
+from stepfast.workflows.plans.ordering import Orders
+from stepfast.workflows.plans.plan import Plan, PlanStep, Use
+from stepfast.workflows.step_calls import PlainStepCall, StepCall
+
+
+class Executor(Protocol):
+    """What a plan must know of an executor."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def body(self) -> StepBody: ...
+
+
+FindExecutor = Callable[[str], Executor]
+"""The executor of a name; raises when there is none here."""
+
+FindWorkflow = Callable[[str, int | None], Workflow]
+"""The workflow of a name, and of a version, or else the newest."""
+
+
+class PlainResult(ValueCodec):
+    """A result as formulas see it: checked and written by its own type, read as the JSON that it is."""
+
+    def __init__(self, typed: ValueCodec) -> None:
+        super().__init__(Any, typed.what)
+        self._typed = typed
+
+    def restore(self, value: Any) -> tuple[str, Any]:
+        text, _ = self._typed.restore(value)
+        return text, json.loads(text)
+
+    def decode(self, text: str) -> Any:
+        return json.loads(text)
+
+
+class Frame:
+    """A plan made ready to be walked.
+
+    `is_plain` says that its values are JSON, as a template's are; those of a graph in Python have their own types.
+    """
+
+    def __init__(
+        self, plan: Plan, executors: FindExecutor, workflows: FindWorkflow, is_plain: bool, is_dry: bool = False
+    ) -> None:
+        self.plan = plan
+        self.orders = Orders(plan)
+        self.workflows = workflows
+        self.is_plain = is_plain
+        self.is_dry = is_dry
+        """Whether steps give their mocks instead of being done."""
+        self.simple = frozenset(id(step) for step in plan if is_simple(step) and plan.at_once is None and not is_dry)
+        """The steps that can be done without a look at anything around them."""
+        self._executors = executors
+        self._bodies: dict[int, tuple[Use, StepBody]] = {}
+
+    def body(self, step: PlanStep, use: Use, name: str) -> StepBody:
+        """The body of what a step uses, under the name that its records have."""
+        known = self._bodies.get(id(use))
+        if known is None:
+            known = self._bodies[id(use)] = (use, self._made(step, use, name))
+        return known[1]
+
+    def _made(self, step: PlanStep, use: Use, name: str) -> StepBody:
+        # A copy shares what is dear to make: the codecs of the executor's types.
+        body = copy.copy(self._executors(use.executor).body)
+        body.name = name
+        body.queue = None
+        if use is step.verb:
+            body.retry = step.retry or body.retry
+            body.limits = body.limits if step.limits == UNLIMITED else step.limits
+        if self.is_plain:
+            body.result = PlainResult(body.result)
+        return body
+
+    def child(self, step: PlanStep, use: Use) -> ChildKind:
+        """What a step with a queue of its own is a run of: its executor, under the executor's name."""
+        body = self._executors(use.executor).body
+        result = PlainResult(body.result) if self.is_plain else body.result
+        return ChildKind("step", body.name, 0, body.name, step.queue, step.priority, body.arguments, result)
+
+    def call(self, use: Use, body: StepBody, scope: Mapping[str, Any], config: Mapping[str, Any]) -> StepCall:
+        """The call of an executor's body with what its step gives it."""
+        given = self._given(use, body.arguments, scope, config)
+        return PlainStepCall(body, given) if self.is_plain else StepCall(body, (), given)
+
+    def child_input(self, use: Use, child: ChildKind, scope: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+        """The input of an executor that is a run of its own."""
+        given = self._given(use, child.arguments, scope, config)
+        return child.arguments.restore_json(given)[0] if self.is_plain else child.input_of((), given)
+
+    def _given(
+        self, use: Use, codec: ArgumentsCodec, scope: Mapping[str, Any], config: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        given = use.inputs.evaluate(scope)
+        if not isinstance(given, Mapping):
+            raise Invalid(f"What {use.executor} is called with is no map of names to values, but {given!r}.")
+        if not codec.knows("config") or "config" in given:
+            return dict(given)
+        merged = {**use.config, **config}
+        return {**given, "config": merged if self.is_plain else codec.read_one("config", merged)}
+
+
+def is_simple(step: PlanStep) -> bool:
+    """Whether a step is nothing but the call of an executor in its own run."""
+    around = (step.each, step.loop, step.require, step.before, step.after, step.queue)
+    return isinstance(step.verb, Use) and not any(around) and not step.policies and not step.catch
+
+
+def as_json(value: Any) -> Any:
+    """A value as people are shown it."""
+    if is_native(value):
+        return value
+    from pydantic_core import to_jsonable_python
+
+    return to_jsonable_python(value)

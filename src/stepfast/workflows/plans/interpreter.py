@@ -1,0 +1,346 @@
+"""The interpreter: a durable function that walks a plan. Each of its steps is a durable call; so it needs no memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import Any, NamedTuple
+
+from stepfast.kernel.decisions import CallId
+from stepfast.kernel.errors import Invalid, StepFailed, StepTimeout, UndoFailed
+from stepfast.kernel.states import StepState
+from stepfast.workflows.bodies import Partial
+from stepfast.workflows.branches import Branch
+from stepfast.workflows.combining import call_off
+from stepfast.workflows.failures import handled_calls
+from stepfast.workflows.loop import RunLoop, current_branch_of
+from stepfast.workflows.notes import NoteCall
+from stepfast.workflows.plans.fanning import Fan
+from stepfast.workflows.plans.frame import Frame
+from stepfast.workflows.plans.gates import Gates
+from stepfast.workflows.plans.places import Place, told_error
+from stepfast.workflows.plans.plan import (
+    Block,
+    Do,
+    Formula,
+    Handler,
+    OnFailure,
+    Parallel,
+    PlanStep,
+    Switch,
+    Use,
+    While,
+    walk,
+)
+from stepfast.workflows.plans.verbs import Verbs
+from stepfast.workflows.plans.walking import BlockWalk, begin
+from stepfast.workflows.steps import ask_durably
+
+COMPOUND = (Do, Parallel, Switch)
+
+
+class NotTaken(Exception):
+    """No way of a switch was taken: the step is skipped."""
+
+
+class Undoable(NamedTuple):
+    """A step that has ended well and says how it is undone."""
+
+    step: PlanStep
+    use: Use
+    call: CallId
+    names: Mapping[str, Any]
+    owners: tuple[object, ...]
+
+
+class Interpreter:
+    """One run of a plan, from its inputs to its output."""
+
+    def __init__(self, frame: Frame, loop: RunLoop, inputs: Any, config: Mapping[str, Any]) -> None:
+        self.frame = frame
+        self.loop = loop
+        self.config = config
+        self.branch = current_branch_of(loop)
+        run = self.branch.context.run
+        told = {"id": run.run_id, "workflow": run.workflow, "version": run.version, "generation": run.generation}
+        names = {
+            "inputs": inputs,
+            "config": config,
+            "run": {**told, "subject": run.subject, "actor": run.actor, "thread_id": run.thread_id},
+            "tenant": run.tenant,
+            "steps": {},
+        }
+        self.place = Place(names)
+        self.verbs = Verbs(self)
+        self.gates = Gates(self)
+        self.room = None if frame.plan.at_once is None else asyncio.Semaphore(frame.plan.at_once)
+        self._is_partial = False
+        self._undoable: list[Undoable] = []
+
+    async def run(self) -> Any:
+        """Walk the whole plan; what it gives."""
+        await self.walk(self.frame.plan.block, self.place)
+        value = self._output()
+        return Partial(value) if self._is_partial else value
+
+    def _output(self) -> Any:
+        plan = self.frame.plan
+        if plan.output is not None:
+            return plan.output.evaluate(self.place.names)
+        followers = self.frame.orders.of(plan.block).followers
+        last = [step.id for step in plan.block.steps if not followers[step.id]]
+        if len(last) == 1:
+            return self.place.output_of(last[0])
+        return {step_id: self.place.output_of(step_id) for step_id in last}
+
+    async def walk(self, block: Block, place: Place) -> None:
+        """Perform the steps of a block, each as soon as it can be."""
+        await BlockWalk(self.loop, self.frame.orders.of(block), place, self.perform).walk()
+
+    async def perform(self, step: PlanStep, place: Place) -> None:
+        """One step from its conditions to its end; raises when its failure fails what it belongs to."""
+        try:
+            reason = self._reason_to_skip(step, place)
+            output = None if reason is not None else await self._output_of(step, place)
+        except NotTaken:
+            await self._skip(step, place, "no case of its switch holds")
+        except Exception as error:  # noqa: BLE001 - what a failure means is for the plan to say
+            await self._failed(step, place, error)
+        else:
+            if reason is not None:
+                await self._skip(step, place, reason)
+                return
+            place.completed(step.id, output)
+            if step.each is None:
+                self.note_undo(step, place, output)
+
+    async def _output_of(self, step: PlanStep, place: Place) -> Any:
+        if id(step) not in self.frame.simple or not isinstance(step.verb, Use):
+            return await self._done_or_handled(step, place)
+        output = await self.verbs.use(step, step.verb, place.names)
+        if isinstance(output, dict) and output.get("review_required") is True:
+            return await self._reviewed(step, place, output)
+        return output
+
+    def _reason_to_skip(self, step: PlanStep, place: Place) -> str | None:
+        dead = next((need for need in step.needs if need in place.dead), None)
+        if dead is not None:
+            return f"step {dead} failed or was skipped, and what follows it with it"
+        for read in self.frame.orders.reads(step):
+            if "output" not in place.steps.get(read, ()):
+                ended = "failed" if place.steps.get(read, {}).get("failed") else "was skipped"
+                return f"it reads the output of step {read}, which {ended}"
+        if step.when is not None and not self.holds(step, "when", step.when, place.names):
+            return "its condition does not hold"
+        return None
+
+    def holds(self, step: PlanStep, what: str, condition: Formula, names: Mapping[str, Any]) -> bool:
+        """Whether a condition holds; what is neither true nor false is refused."""
+        value = condition.evaluate(names)
+        if not isinstance(value, bool):
+            raise Invalid(f"`{what}` of step {step.id} gives {value!r}; a condition is true or false.")
+        return value
+
+    async def _skip(self, step: PlanStep, place: Place, reason: str) -> None:
+        if any(need in place.dead for need in (*step.needs, *self.frame.orders.reads(step))):
+            place.dead.add(step.id)
+        place.skipped(step.id)
+        await ask_durably(self.loop, NoteCall(step.id, StepState.SKIPPED, None, "{}", "skip", reason))
+
+    async def _done_or_handled(self, step: PlanStep, place: Place) -> Any:
+        if step.each is None:
+            return await self.item_handled(step, place)
+        if step.require is not None:
+            await self.gates.require(step, place, self._gate_branch(step, place))
+        return await self.in_time(step, place, Fan(self, step, place).each(step.each))
+
+    async def in_time(self, step: PlanStep, place: Place, work: Coroutine[Any, Any, Any]) -> Any:
+        """Have something done before the time of its step is over; an executor's attempts see to theirs themselves."""
+        span_ms = self._span_ms(step)
+        if span_ms is None:
+            return await work
+        task = begin(self.loop, work, place.path)
+        timer = begin(self.loop, self.verbs.timer(step, span_ms), place.path)
+        try:
+            await asyncio.wait({task, timer}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await call_off({task, timer} if not task.done() else {timer})
+        if not task.cancelled():
+            return task.result()
+        raise StepTimeout(f"Step {step.id} was not done within {span_ms / 1_000:g} s.")
+
+    def _span_ms(self, step: PlanStep) -> int | None:
+        if not isinstance(step.verb, Use):
+            return step.limits.attempt_ms or step.limits.total_ms
+        # The time of an attempt is that of each item; only what is said of all attempts holds for all items.
+        return None if step.each is None else step.limits.total_ms
+
+    async def item_handled(self, step: PlanStep, place: Place) -> Any:
+        """A step once, or for one item, and what is done instead when it fails."""
+        if not step.catch:
+            return await self._item_in_time(step, place)
+        try:
+            return await self._item_in_time(step, place)
+        except NotTaken:
+            raise
+        except Exception as error:
+            handler = handler_for(step, error)
+            if handler is None:
+                raise
+            return await self._handle(handler, step, place, error)
+
+    async def _handle(self, handler: Handler, step: PlanStep, place: Place, error: Exception) -> Any:
+        names, path = {"error": told_error(error)}, place.path_of(step.id, "catch")
+        inner = place.inside(owner_of(step, place), path, names, place.steps)
+        await self.walk(handler.block, inner)
+        _export(handler.block, inner, place)
+        return inner.output_of(handler.block.steps[-1].id)
+
+    async def _item_in_time(self, step: PlanStep, place: Place) -> Any:
+        work = self.item(step, place)
+        return await (work if step.each is not None else self.in_time(step, place, work))
+
+    async def item(self, step: PlanStep, place: Place) -> Any:
+        """A step once, or for one item, with the reviews and checks around it, which may have it done again."""
+        if not (step.require or step.before or step.after or step.policies):
+            output = await self._rounds(step, place, 1)
+            if not (isinstance(output, dict) and output.get("review_required") is True):
+                return output
+            return await self._reviewed(step, place, output)
+        branch = self._gate_branch(step, place)
+        if step.require is not None and step.each is None:
+            await self.gates.require(step, place, branch)
+        if step.before is not None:
+            await self.gates.before(step, place, branch, step.before)
+        return await self._reviewed(step, place, await self._rounds(step, place, 1), branch)
+
+    async def _reviewed(self, step: PlanStep, place: Place, output: Any, branch: Branch | None = None) -> Any:
+        branch = branch or self._gate_branch(step, place)
+        turn = 1
+        while True:
+            output, is_final = await self.gates.after(step, place, branch, output)
+            if is_final:
+                return output
+            turn += 1
+            output = await self._rounds(step, place, turn)
+
+    def _gate_branch(self, step: PlanStep, place: Place) -> Branch:
+        parent = current_branch_of(self.loop)
+        return Branch(parent.context, place.path_of(step.id), parent.now, parent.handles)
+
+    async def _rounds(self, step: PlanStep, place: Place, turn: int) -> Any:
+        if step.loop is None:
+            return await self.verb(step, place, "" if turn == 1 else f"~{turn}")
+        return await self._loop(step, place, step.loop, turn)
+
+    async def _loop(self, step: PlanStep, place: Place, loop: While, turn: int) -> Any:
+        output: Any = None
+        for number in range(1, loop.most + 2):
+            names = {**place.names, "output": output, "round": number}
+            if not self.holds(step, "while", loop.condition, names):
+                return output
+            if number > loop.most:
+                break
+            inner = place.inside(owner_of(step, place), place.path, {"output": output, "round": number}, place.steps)
+            output = await self.verb(step, inner, f"{number}" if turn == 1 else f"~{turn}.{number}")
+            place.steps.update(inner.steps)
+        raise StepFailed(
+            f"Step {step.id} was repeated {loop.most} times and its condition still holds. Give it a larger `max`.",
+            type_name="LoopTooLong",
+        )
+
+    async def verb(self, step: PlanStep, place: Place, part: str = "") -> Any:
+        """Do what a step says; `part` tells the rounds of a step apart where it has steps inside it."""
+        match step.verb:
+            case Do(block):
+                return await self._block(step, place, block, part)
+            case Switch(cases):
+                for case in cases:
+                    if case.when is None or self.holds(step, "when", case.when, place.names):
+                        return await self._block(step, place, case.block, part)
+                raise NotTaken
+            case Parallel():
+                return await Fan(self, step, place).parallel(step.verb, part)
+            case _:
+                if self.room is None:
+                    return await self.verbs.perform(step, step.verb, place)
+                async with self.room:
+                    return await self.verbs.perform(step, step.verb, place)
+
+    async def _block(self, step: PlanStep, place: Place, block: Block, part: str) -> Any:
+        inner = self.inner_place(step, place, part)
+        await self.walk(block, inner)
+        if inner.steps is not place.steps:
+            _export(block, inner, place)
+        return inner.output_of(block.steps[-1].id) if block.steps else None
+
+    def inner_place(self, step: PlanStep, place: Place, part: str) -> Place:
+        """Where the steps inside a step stand; in a further round their records need a path of their own."""
+        owner = owner_of(step, place)
+        if not part:
+            return place.owned_by(owner)
+        return place.inside(owner, place.path_of(step.id, part), {}, place.steps)
+
+    async def _failed(self, step: PlanStep, place: Place, error: Exception) -> None:
+        match step.on_failure:
+            case OnFailure.FAIL:
+                raise error
+            case OnFailure.COMPENSATE:
+                await self._compensate(step, place, error)
+                raise error
+            case OnFailure.SKIP_DEPENDENTS:
+                place.dead.add(step.id)
+            case OnFailure.CONTINUE:
+                pass
+        self._is_partial = True
+        place.failed(step.id, error)
+
+    def note_undo(self, step: PlanStep, place: Place, output: Any) -> None:
+        """A step has ended well, once or for one item: from here on it can be undone."""
+        if step.undo is not None:
+            names = {**place.names, "output": output}
+            owners = (*place.owners, owner_of(step, place))
+            branch = current_branch_of(self.loop)
+            last = branch.last_call(step.id) if branch.path == place.path else CallId(place.path, step.id, 1)
+            self._undoable.append(Undoable(step, step.undo, last, names, owners))
+
+    async def _compensate(self, step: PlanStep, place: Place, error: Exception) -> None:
+        """Undo what has ended well, the last first: inside the step that failed; if it is a simple one, in the run."""
+        owner = owner_of(step, place)
+        is_compound = isinstance(step.verb, COMPOUND) or step.each is not None
+        chosen = [each for each in self._undoable if not is_compound or owner in each.owners]
+        problems = [problem for each in reversed(chosen) if (problem := await self._undo(each, error)) is not None]
+        if problems:
+            told = "; ".join(f"{step_id}: {type(problem).__name__}: {problem}" for step_id, problem in problems)
+            raise UndoFailed(
+                f"Step {step.id} failed with {type(error).__name__}: {error}; of the steps before it these could not "
+                f"be undone: {told}"
+            ) from error
+
+    async def _undo(self, undoable: Undoable, error: Exception) -> tuple[str, Exception] | None:
+        self._undoable.remove(undoable)
+        # Whoever retries the run gets rid of the failure, and of all that was done because of it: what was undone is
+        # not there any more, and must be done again.
+        self.branch.context.note_handler(undoable.call, handled_calls(error))
+        try:
+            await begin(self.loop, self.verbs.undo(undoable.step, undoable.use, undoable.names), undoable.call.path)
+        except Exception as error:  # noqa: BLE001 - the others are undone all the same
+            return undoable.step.id, error
+        return None
+
+
+def owner_of(step: PlanStep, place: Place) -> tuple[str, str]:
+    """A step as what other steps are inside of."""
+    return place.path, step.id
+
+
+def handler_for(step: PlanStep, error: Exception) -> Handler | None:
+    """The first handler of a step that takes an error: by its class, one of its bases, or its code."""
+    names = {each.__name__ for each in type(error).__mro__}
+    names |= {getattr(error, "code", ""), getattr(error, "type_name", "").rpartition(":")[2]}
+    return next((each for each in step.catch if not each.errors or names.intersection(each.errors)), None)
+
+
+def _export(block: Block, inner: Place, outer: Place) -> None:
+    """What steps inside a step gave can be read from outside."""
+    outer.steps.update({each.id: inner.steps[each.id] for each in walk(block) if each.id in inner.steps})

@@ -1,0 +1,64 @@
+"""A plan as a workflow: what an app starts and a worker executes."""
+
+from __future__ import annotations
+
+from asyncio import events
+from typing import Any
+
+from stepfast.kernel.durations import Duration
+from stepfast.kernel.retry import Retry
+from stepfast.workflows.codec import ArgumentsCodec, ValueCodec
+from stepfast.workflows.functions import DEFAULT_QUEUE, Workflow
+from stepfast.workflows.limits import check_limit
+from stepfast.workflows.loop import RunLoop
+from stepfast.workflows.plans.frame import Frame
+from stepfast.workflows.plans.interpreter import Interpreter
+from stepfast.workflows.plans.plan import Use
+
+DIGEST_SHOWN = 12
+
+
+class PlanWorkflow(Workflow):
+    """A workflow whose code is the interpreter of its plan; its arguments are `inputs` and `config`."""
+
+    def __init__(
+        self,
+        frame: Frame,
+        arguments: ArgumentsCodec,
+        result: ValueCodec,
+        *,
+        queue: str | None = None,
+        priority: int = 0,
+        timeout: Duration | None = None,
+        retry: Retry | None = None,
+        place: str = "",
+    ) -> None:
+        plan = frame.plan
+        timeout_ms = check_limit("The timeout of a workflow", timeout)
+        super().__init__(self.interpret, plan.name, plan.version, queue or DEFAULT_QUEUE, priority, timeout_ms, retry)
+        self.digest = plan.digest or None
+        self.frame = frame
+        self.arguments = arguments
+        self.result = result
+        self._place = place or f"plan {plan.name}"
+
+    @property
+    def plan_digest(self) -> str:
+        """Of the definition that its runs are pinned to."""
+        return self.frame.plan.digest
+
+    @property
+    def place(self) -> str:
+        return self._place
+
+    @property
+    def calls_elsewhere(self) -> list[tuple[str, str]]:
+        """The executors that its steps call as runs of their own, each with the queue that those stand in."""
+        queued = ((step.verb, step.queue) for step in self.frame.plan if step.queue is not None)
+        return [(verb.executor, queue) for verb, queue in queued if isinstance(verb, Use)]
+
+    async def interpret(self, inputs: Any, config: dict[str, Any] | None = None) -> Any:
+        """Walk the plan, inside a run."""
+        loop = events._get_running_loop()
+        assert isinstance(loop, RunLoop)
+        return await Interpreter(self.frame, loop, inputs, config or {}).run()
