@@ -1,0 +1,1 @@
+"""Graphs: workflows put together in Python from typed stages."""

@@ -1,0 +1,399 @@
+"""A graph as a plan: what its steps do, what they wait for, and all that is wrong with it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stepfast.kernel.errors import Invalid, InvalidDefinition
+from stepfast.kernel.texts import shown
+from stepfast.workflows.codec import ValueCodec
+from stepfast.workflows.executors.executor import Executor
+from stepfast.workflows.executors.schemas import CONFIG
+from stepfast.workflows.functions import Workflow
+from stepfast.workflows.graphs.drafts import Draft, GateDraft, GraphStep, Group, UseDraft, joined_hint
+from stepfast.workflows.graphs.formulas import Reading, formula_of, is_function, references_of
+from stepfast.workflows.graphs.hints import item_of, part_of
+from stepfast.workflows.graphs.stages import Around, executor_of, types_of
+from stepfast.workflows.graphs.values import Value, path_of, root_of, step_of
+from stepfast.workflows.limits import Limits, check_limit
+from stepfast.workflows.plans.checking import Names, Problem
+from stepfast.workflows.plans.plan import (
+    Block,
+    Each,
+    Formula,
+    Gate,
+    Handler,
+    OnFailure,
+    PlanStep,
+    Reference,
+    Scope,
+    Use,
+    While,
+)
+from stepfast.workflows.registry import DEFINED_STEPS
+from stepfast.workflows.steps import AsyncStep, SyncStep
+
+if TYPE_CHECKING:
+    from stepfast.workflows.graphs.graph import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class StageInputs:
+    """The durable input of a stage: the run's, the outputs that it declares as far as they are there, and its item."""
+
+    input: Reading
+    reads: tuple[Reading, ...]
+    needs: tuple[Reading, ...]
+    item: Reading | None
+
+    @property
+    def references(self) -> tuple[Reference, ...]:
+        # Of those that it merely needs it can do without the output: to read them so would skip it with them.
+        ends = tuple((*reading.root[:2], "state") for reading in self.needs)
+        parts = (self.input, *self.reads, *(() if self.item is None else (self.item,)))
+        return (*references_of(parts), *ends)
+
+    def described(self) -> Any:
+        return [
+            each.described() for each in (self.input, *self.reads, *self.needs, *([self.item] if self.item else ()))
+        ]
+
+    def evaluate(self, scope: Scope) -> Any:
+        steps = scope["steps"]
+        there = [each for each in (*self.reads, *self.needs) if "output" in steps.get(each.root[1], ())]
+        named: dict[str, Any] = {"input": self.input.evaluate(scope)}
+        if self.reads or self.needs:
+            named["outputs"] = {each.root[1]: each.evaluate(scope) for each in there}
+        return named if self.item is None else {**named, "item": self.item.evaluate(scope)}
+
+
+class Compiler:
+    """Makes a plan of a graph's drafts; what is wrong is collected in `problems`."""
+
+    def __init__(self, graph: Graph[Any, Any], drafts: Iterable[Draft]) -> None:
+        self.graph = graph
+        self.problems: list[Problem] = []
+        self.executors: dict[str, Executor] = {}
+        """Those that the graph brings along."""
+        self.children: dict[tuple[str, int], Workflow] = {}
+        """The workflows that it names as such."""
+        self._drafts = {draft.id: draft for draft in drafts}
+        self._names = Names(self._drafts)
+        self._at: Draft | None = None
+
+    def block(self, drafts: Iterable[Draft], is_sequence: bool = False) -> Block:
+        return Block(tuple(self.step(draft) for draft in drafts), is_sequence)
+
+    def step(self, draft: Draft) -> PlanStep:
+        """One step with everything that was said of it."""
+        outer, self._at = self._at, draft
+        try:
+            return self._step(draft)
+        except Invalid as error:
+            self.refuse(f"step {draft.id!r}: {str(error).rstrip('.')}")
+            return PlanStep(draft.id, Use("", formula_of(None, self)))
+        finally:
+            self._at = outer
+
+    def _step(self, draft: Draft) -> PlanStep:
+        options = draft.options
+        return PlanStep(
+            draft.id,
+            draft.make(self, draft),
+            needs=tuple(dict.fromkeys(self._needs(draft))),
+            when=self._optional(options.get("when")),
+            require=self._optional(options.get("require")),
+            each=self._each(draft),
+            loop=None if draft.loop is None else While(formula_of(draft.loop.condition, self), draft.loop.most),
+            retry=options.get("retry"),
+            limits=Limits(
+                check_limit("its timeout", options.get("timeout")),
+                check_limit("its total_timeout", options.get("total_timeout")),
+            ),
+            queue=options.get("queue"),
+            priority=options.get("priority", 0),
+            before=self._gate(options.get("before")),
+            after=self._gate(options.get("after")),
+            undo=self._undo(options.get("undo")),
+            catch=tuple(Handler(self.block(each.drafts, is_sequence=True), each.errors) for each in draft.catch),
+            on_failure=self._on_failure(options.get("on_failure", OnFailure.FAIL)),
+            mock=options.get("mock"),
+            has_mock="mock" in options,
+            description=options.get("description", ""),
+            metadata=options.get("metadata", {}),
+            estimate=self._estimate(draft),
+            group=draft.group,
+        )
+
+    def _needs(self, draft: Draft) -> Iterator[str]:
+        yield from self.ids_of(draft.options.get("needs", ()), "needs")
+        yield from (earlier.id for earlier in draft.followed)
+
+    def ids_of(self, given: Any, what: str) -> list[str]:
+        """The ids of steps that were named, as handles, groups or ids."""
+        if isinstance(given, str | GraphStep | Group):
+            given = [given]
+        return list(self._ids_of(given, what))
+
+    def _ids_of(self, given: Iterable[Any], what: str) -> Iterator[str]:
+        for each in given:
+            if isinstance(each, Group):
+                yield from self._ids_of(each.steps, what)
+            elif isinstance(each, GraphStep):
+                self._check_handle(each)
+                yield each.id
+            elif isinstance(each, str):
+                yield each
+            else:
+                self.refuse(f"{self._place} has {shown(each)} in {what}", "Give handles of steps, groups, or ids.")
+
+    def _check_handle(self, step: GraphStep[Any]) -> None:
+        if step.graph is not self.graph:
+            told = f"{self._place} names {step.id!r} of graph {step.graph.name!r}"
+            self.refuse(told, f"A step of graph {self.graph.name!r} can name only steps of that graph.")
+        elif step.is_stale:
+            self.refuse(
+                f"{self._place} names {step.id!r} by the handle that it had before it was made one of many",
+                "Use the handle that graph.each(...) returned: its output has the results of all.",
+            )
+
+    @property
+    def _place(self) -> str:
+        return f"graph {self.graph.name!r}" if self._at is None else f"step {self._at.id!r}"
+
+    # What formulas ask for.
+
+    def hint_of(self, name: str) -> Any:
+        if name == "input":
+            return self.graph.input_hint
+        if self._at is not None and name == "item":
+            return self._item_hint(self._repeated(self._at))
+        return self._at.hint() if self._at is not None and name == "output" else Any
+
+    def output_hint(self, step_id: str) -> Any:
+        draft = self._drafts.get(step_id)
+        if draft is None:
+            return Any
+        return draft.hint() if draft.each is None else joined_hint(draft.hint())
+
+    def step_named(self, parameter: str) -> str | None:
+        if parameter in self._drafts:
+            return parameter
+        alike = [name for name in self._drafts if name.replace("-", "_") == parameter]
+        if len(alike) == 1:
+            return alike[0]
+        hint = self._names.nearest(parameter) or "Parameters are ids of steps, or input, item, output, run, tenant."
+        self.refuse(f"{self._place} has a function with the parameter {parameter!r}, and no step has that id", hint)
+        return None
+
+    def check_own(self, value: Value[Any]) -> None:
+        step = step_of(value)
+        if step is not None:
+            self._check_handle(step)
+
+    def refuse(self, message: str, hint: str = "") -> None:
+        self.problems.append(Problem("" if self._at is None else self._at.id, message, hint))
+
+    def _optional(self, binding: Any) -> Formula | None:
+        return None if binding is None else formula_of(binding, self)
+
+    def _repeated(self, draft: Draft) -> Draft | None:
+        """The step that is done for each item: itself, or one that it is a part of."""
+        around: Draft | None = draft
+        while around is not None and around.each is None:
+            around = None if around.home is None else self._drafts.get(around.home)
+        return around
+
+    def _item_hint(self, draft: Draft | None) -> Any:
+        over = None if draft is None or draft.each is None else draft.each.over
+        if not isinstance(over, Value):
+            return Any
+        step = step_of(over)
+        hint = self.output_hint(step.id) if step is not None and root_of(over) == "output" else Any
+        if step is None:
+            hint = self.hint_of(root_of(over))
+        try:
+            for key in path_of(over):
+                hint = part_of(hint, key)
+        except Exception:  # noqa: BLE001 - a path that leads nowhere is refused where it is read
+            return Any
+        return item_of(hint)
+
+    def _each(self, draft: Draft) -> Each | None:
+        each = draft.each
+        if each is None:
+            return None
+        key = None if each.key is None else self._key(each.key)
+        return Each(formula_of(each.over, self), "item", key, each.at_once, each.join)
+
+    def _key(self, key: Callable[..., object]) -> Formula:
+        parameters = list(inspect.signature(key).parameters) if is_function(key) else []
+        # By whatever name: `key=lambda clause: clause.id`.
+        if len(parameters) == 1:
+            return formula_of(lambda item: key(item), self)
+        return formula_of(key, self)
+
+    def _gate(self, gate: GateDraft | None) -> Gate | None:
+        if gate is None:
+            return None
+        return Gate(self._optional(gate.when), gate.reason, self._optional(gate.title), dict(gate.terms))
+
+    def _on_failure(self, given: str) -> OnFailure:
+        try:
+            return OnFailure(given)
+        except ValueError:
+            known = ", ".join(OnFailure)
+            raise InvalidDefinition(f"on_failure is {shown(given)}; allowed are {known}.") from None
+
+    def _undo(self, given: Any) -> Use | None:
+        if given is None:
+            return None
+        if isinstance(given, UseDraft):
+            return self.use(given)
+        executor = self.executor(given)
+        parameter = first_parameter(executor)
+        return Use(executor.name, formula_of({parameter: Value("output")}, self))
+
+    def _estimate(self, draft: Draft) -> Formula | None:
+        estimate = draft.options.get("estimate")
+        return None if estimate is None else Estimating.of(estimate, self)
+
+    # What steps do.
+
+    def use(self, draft: UseDraft) -> Use:
+        """The call of an executor."""
+        config = json_of(draft.config) if draft.config is not None else {}
+        if isinstance(draft.target, str):
+            return Use(draft.target, formula_of(dict(draft.inputs), self), config)
+        executor = self.executor(draft.target)
+        self._check_inputs(executor, draft.inputs)
+        return Use(executor.name, formula_of(dict(draft.inputs), self), config)
+
+    def executor(self, target: Any) -> Executor:
+        """The executor of a step, made known under its name."""
+        if not isinstance(target, AsyncStep | SyncStep | Executor):
+            raise InvalidDefinition(
+                f"{shown(target)} cannot be used as a step: mark the function with @step, give an executor's name, or "
+                f"write a stage of the graph."
+            )
+        executor = Executor.of(target)
+        known = self.executors.setdefault(executor.name, executor)
+        if known.body.function is not executor.body.function:
+            raise InvalidDefinition(
+                f"two steps that are used here have the name {executor.name!r}; rename one of them."
+            )
+        return executor
+
+    def _check_inputs(self, executor: Executor, inputs: Mapping[str, Any]) -> None:
+        signature = inspect.signature(executor.body.function)
+        kept = [each for each in signature.parameters.values() if each.name != CONFIG]
+        try:
+            signature.replace(parameters=kept).bind(**inputs)
+        except TypeError as error:
+            self.refuse(f"{self._place}: {error}", f"Step {executor.name!r} takes {signature}.")
+
+    def stage(self, draft: Draft, function: Callable[..., Any], reads: Iterable[Any], config: Any) -> Use:
+        """The call of a stage, which is an executor of its own."""
+        types = types_of(function)
+        if types.input is not Any and self.graph.input_hint is not Any and types.input != self.graph.input_hint:
+            told = f"stage {draft.id!r} has a context with the input {types.input!r}, and the graph's is other"
+            self.refuse(told, f"Write StageContext[{_shown_hint(self.graph.input_hint)}, ...].")
+        read = self.ids_of(reads, "reads")
+        needed = [each for each in self._needs(draft) if each not in read]
+        hint, defaults = self._config(draft, types.config, config)
+        outputs = {each: self.output_hint(each) for each in (*read, *needed)}
+        repeated = self._repeated(draft)
+        has_item = repeated is not None
+        item = self._item_hint(repeated) if types.item is Any else types.item
+        around = Around(self.graph.input_hint, hint, item, has_item, outputs, types.output)
+        executor = executor_of(
+            function, f"{self.graph.domain}.{draft.id}", draft.id, around, draft.options.get("queue")
+        )
+        self.executors[executor.name] = executor
+        if executor.queue:
+            # A worker of that queue finds it by its name.
+            DEFINED_STEPS.add(executor.alone)
+        inputs = StageInputs(
+            Reading(("inputs",), (), self.graph.input_hint, "input"),
+            tuple(self._output(each) for each in read),
+            tuple(self._output(each) for each in needed),
+            Reading(("item",), (), item, "item") if has_item else None,
+        )
+        return Use(executor.name, inputs, defaults)
+
+    def _output(self, step_id: str) -> Reading:
+        return Reading(("steps", step_id, "output"), (), self.output_hint(step_id), f"{step_id}.output")
+
+    def _config(self, draft: Draft, hint: Any, given: Any) -> tuple[Any, dict[str, Any]]:
+        """The type of a stage's config, and what the graph sets of it."""
+        if given is None:
+            return hint, {}
+        if isinstance(given, Mapping):
+            return (dict[str, Any] if hint is None else hint), dict(given)
+        is_type = isinstance(given, type) or typing.get_origin(given) is not None
+        own, defaults = (given, {}) if is_type else (type(given), json_of(given))
+        if hint not in (None, Any) and hint != own:
+            told = f"stage {draft.id!r} has config={_shown_hint(own)}, and a context with {_shown_hint(hint)}"
+            self.refuse(told, "Let both be the same.")
+        return own, defaults
+
+
+@dataclass(frozen=True, slots=True)
+class Estimating:
+    """What a step is likely to cost, of the run's input and the step's config."""
+
+    function: Callable[..., float]
+    names: tuple[str, ...]
+    references: tuple[Reference, ...] = (("inputs",), ("config",))
+
+    @classmethod
+    def of(cls, function: Callable[..., float], compiler: Compiler) -> Estimating:
+        names = tuple(inspect.signature(function).parameters)
+        for name in names:
+            if name not in ("input", "config"):
+                hint = "Before a run only `input` and `config` are known."
+                compiler.refuse(f"{compiler._place} has an estimate with the parameter {name!r}", hint)
+        return cls(function, names)
+
+    def evaluate(self, scope: Scope) -> Any:
+        known = {"input": scope["inputs"], "config": scope["config"]}
+        return self.function(*(known[name] for name in self.names))
+
+
+def first_parameter(executor: Executor) -> str:
+    """The parameter that is given what a step is about: the item, or the output to be undone."""
+    names = [name for name in inspect.signature(executor.body.function).parameters if name != CONFIG]
+    if not names:
+        raise InvalidDefinition(f"step {executor.name!r} takes nothing; it needs a parameter here.")
+    return names[0]
+
+
+def json_of(config: Any) -> dict[str, Any]:
+    """A config as JSON, with the fields that it sets."""
+    if isinstance(config, Mapping):
+        return dict(config)
+    text = ValueCodec(type(config), "a config").encode(config)
+    fields: dict[str, Any] = json.loads(text)
+    # A model knows what it was given; its other fields must not hide what was set elsewhere.
+    given = getattr(config, "model_fields_set", fields)
+    return {name: value for name, value in fields.items() if name in given}
+
+
+def _shown_hint(hint: Any) -> str:
+    return getattr(hint, "__name__", None) or str(hint)
+
+
+def numbered(problems: Iterable[Problem], order: Mapping[str, int]) -> list[Problem]:
+    """The problems in the order in which their steps are written; those of the graph itself first."""
+    placed = [replace_number(problem, order.get(problem.step, -1)) for problem in problems]
+    return sorted(placed, key=lambda problem: problem.number)
+
+
+def replace_number(problem: Problem, number: int) -> Problem:
+    """A problem, at the place where its step stands."""
+    return problem if problem.number >= 0 else problem._replace(number=number)
