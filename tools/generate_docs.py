@@ -14,6 +14,8 @@ from stepfast import log, settings
 from stepfast.cli.commands import cli
 from stepfast.kernel import errors, events, states
 from stepfast.stores.sqlite.migrate import known_migrations
+from stepfast.workflows.templates.schema import SHIPPED, language_schema, schema_text
+from tools.language_page import language_sections
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
@@ -32,7 +34,11 @@ REMEDIES = {
     "E-RUN-009": "Find out with `stepfast runs show RUN` where the time went, then retry it, or allow it more.",
     "E-STEP-001": "Read the type and traceback that it carries; they are those of the original error.",
     "E-STEP-002": "Find out what the step waited for, or allow it more time.",
-    "E-STEP-003": "Check the name; the run's own list of steps shows those that exist.",
+    "E-STEP-005": "Look at what failed, which the message names first; allow more failures in the join, or mend them.",
+    "E-STEP-006": "See to what the named steps left behind by hand, then retry the run.",
+    "E-STEP-003": "Check the name; the run's own list of steps shows those that exist. A stage reads an output that "
+    "may be missing with `ctx.optional(...)`.",
+    "E-STEP-007": "Nothing to do while attempts are left; afterwards mend what the message names, then retry it.",
     "E-WAIT-001": "Catch `WaitTimeout` in the workflow and decide what then, or wait longer.",
     "E-IDEM-001": "Use a new key for a new request, or send the first body again.",
     "E-IDEM-002": "Send the same request again a little later.",
@@ -40,14 +46,21 @@ REMEDIES = {
     "E-VAL-002": "Correct the definition that the message names; all its faults are listed at once.",
     "E-VAL-003": "Return something that JSON can hold, or describe the value by a type hint.",
     "E-VAL-004": "Use the form that the message names.",
+    "E-VAL-005": "Guard the part that the message names, as in `has(a.b) ? a.b : 0`, or correct what it was given.",
     "E-STORE-001": "Check that the database runs and can be reached, then send the request again.",
     "E-STORE-002": "Bring the schema up to date with `stepfast migrate`, or upgrade this program.",
     "E-STORE-003": "Make room, correct the permissions or move the file to a local disk, as the message says.",
+    "E-ASSET-001": "Check name, version and tenant; `await app.assets.list()` lists the assets there are, and "
+    "`await run.artifacts()` what the steps of a run have kept.",
     "E-WORKER-001": "Check the id or label; `await app.workers.list()` shows the workers there are.",
     "E-BLOB-001": "Check that `STEPFAST_BLOBS` names the blob store that the run was started with; put the blob that "
     "the message names back from a backup. The run goes on by itself then.",
     "E-BLOB-002": "Look at the cause, which is the blob store's own error; the run is tried again by itself.",
     "E-STORE-004": "Look for the value that the message names; sent alone, every other row of the batch is saved.",
+    "E-CALL-001": "Give the token whole, as the step handed it out; after a lost key the step must be started anew.",
+    "E-CALL-002": "Nothing to do: its step waits no more. Retry the run to start the outside work anew.",
+    "E-CALL-003": "Nothing to do: the first end counts. See it with `stepfast runs show RUN`.",
+    "E-CALL-004": "Use the token that the present generation of the run has handed out, and its tenant.",
     "E-REV-001": "Copy the token whole, or have a new one issued: `await app.reviews.issue_token(...)`.",
     "E-REV-002": "Have a new token issued; if the review itself has expired, look at what its run did then.",
     "E-REV-003": "Nothing to do if it was you: the first answer counts. Else look: `stepfast reviews show REVIEW`.",
@@ -55,6 +68,12 @@ REMEDIES = {
     "E-REV-005": "Give one of the answers that the message names.",
     "E-REV-006": "Catch `Rejected` in the workflow where a no is an answer like any other; its note says why.",
     "E-REV-007": "Show something that JSON can hold; the message holds the path to what it cannot.",
+    "E-EXE-001": "Check the name; `stepfast executors list` shows those there are, and plugins that could not be used.",
+    "E-EXE-002": "Read the end of what the program wrote, which the message holds.",
+    "E-EXE-003": "If it is meant to be used, add it to the setting that the message names.",
+    "E-EXE-004": "Nothing to do if a later attempt got through; else look at the server.",
+    "E-VAL-006": "Check the name and the version; `stepfast workflows list` shows those there are.",
+    "E-EXE-005": "Correct the request as the server's answer says.",
     "E-AUTH-002": "Have whoever is asked do it, or have it reassigned: `await app.reviews.reassign(...)`.",
 }
 
@@ -78,8 +97,19 @@ TABLES = {
     "review": "What people are asked, and what came of it.",
     "review_answer": "What each person has said of a review.",
     "review_token": "The tokens that were issued; a token itself is stored nowhere.",
+    "outside_left": "Outside work of runs that have ended, which a worker is about to stop.",
     "exception_item": "The exception queue: reviews, failures, and runs whose code does not fit.",
     "exception_comment": "What people have said of exception items; what was said of a review is in `review_answer`.",
+    "definition": "Templates and graphs that were registered, each version once and for good.",
+    "asset": "Content that outlives runs: one row for each id, whatever the number of its versions.",
+    "asset_version": "The versions of assets; a row is written once and never changed. The content is in the blob "
+    "store, under `place` and named by its digest.",
+    "asset_tag": "The tags of each asset's newest version.",
+    "collection": "Named lists of assets.",
+    "collection_item": "What collections hold, in order.",
+    "lineage": "Which steps of which runs have read and written which versions of assets.",
+    "artifact": "What steps have kept, for themselves or for people. The content is in the blob store, named by its "
+    "digest. Of several rows for one call and name the newest counts, by `token` and `attempt`.",
     "run_moved": "A view that tells when something was last done to a run; on SQLite alone.",
     "blob": "Large values, unless `STEPFAST_BLOBS` names another place for them. A row refers to one by "
     "`@blob:NAME:SIZE` in the place of its JSON.",
@@ -97,11 +127,39 @@ COLUMNS = {
     "review_token.actor": "whom it is for",
     "answer": "what was answered; empty for starts, whose answer is the run",
     "applied_at": "when it was applied",
+    "asking": "how its step stood with it, as JSON: the handle, and the run that stops it",
     "assignee": "the person who is to see to it",
     "at": "when it happened",
     "run_moved.at": "when that was",
     "at_once": "how many may run at once",
     "attempt": "which attempt, from 1",
+    "artifact.digest": "the SHA-256 of the content; empty for what is deleted",
+    "artifact.kind": "`value` for the step itself, `artifact` for people, `deleted`",
+    "artifact.nth": "which call of that name in that branch, from 1",
+    "artifact.step": "the name of the step",
+    "asset_id": "the id of the asset, its tenant's own",
+    "asset_version.actor": "who put it, as the caller said",
+    "asset_version.digest": "the SHA-256 of the content",
+    "asset_version.generation": "the generation of that run",
+    "asset_version.place": "where the blob store has the content: in the place of a run, an id that no run can have",
+    "asset_version.run_id": "the run that made it; empty where nobody said",
+    "asset_version.step": "the call that made it, as `path/name#count`",
+    "asset_version.version": "counts from 1 for each asset",
+    "collection.actor": "who filled it, as the caller said",
+    "collection.size": "how many it holds",
+    "collection_item.n": "the order",
+    "form": "how the content is read back: `json` or `bytes`",
+    "fresh": "the number that the last asset with a fresh id in this one's stead was given",
+    "lineage.role": "`read` or `write`",
+    "lineage.version": "the version that was read or written",
+    "media_type": "the media type of the content",
+    "newest": "the version that is meant where none is named",
+    "put_at": "when it was put",
+    "saved_at": "when it was kept",
+    "size": "the number of bytes",
+    "tags": "its tags, as JSON",
+    "wanted_id": "the id that the step asked for; another than the asset's where that was taken",
+    "changed_at": "when it was filled",
     "causation_id": "what brought it about; for a child, its parent",
     "cause": "what opened it: the name of the move",
     "exception_comment.cause": "the item",
@@ -118,6 +176,16 @@ COLUMNS = {
     "data": "more, as JSON",
     "dead_at": "when it left or was found dead",
     "deadline_at": "when it must have ended; each generation has its own",
+    "definition": "the digest of the definition that it is pinned to; empty for functions",
+    "definition.actor": "who registered it",
+    "definition.content": "JSON: a template whole, or the description of a graph",
+    "definition.digest": "a hash of what it does, which runs are pinned to",
+    "definition.kind": "`template`, or `graph` for one whose code is Python",
+    "definition.name": "the name of the workflow",
+    "definition.number": "counts all of them, in the order of their commits",
+    "definition_id": "its id, under which its event is",
+    "registered_at": "when it was registered",
+    "lacks": "what it knows and cannot execute, and why, as JSON",
     "digest": "a hash of what was asked, to tell a repetition from another request",
     "review.digest": "a hash of what is shown",
     "due_at": "when it is to go on by itself",
@@ -231,6 +299,7 @@ COLUMNS = {
 }
 
 EVENTS = {
+    "template_registered": "A template or graph was registered; its history is this event, under the definition's id.",
     "queued": "The run was stored.",
     "claimed": "A worker took the run; `data` names it.",
     "started": "Its code begins for the first time in this generation.",
@@ -245,6 +314,7 @@ EVENTS = {
     "handed_back": "Its worker gave the run back to the line; `data` says why.",
     "continued": "The code has started over with new input, as the next generation.",
     "completed": "The code returned.",
+    "partial": "The code returned, and steps have failed that it was told to go on without.",
     "cancelled": "The run was called off.",
     "dlq_pending": "The run has failed for good and is to become a dead letter.",
     "dlq_recorded": "The dead letter is written.",
@@ -255,7 +325,9 @@ EVENTS = {
     "step_waiting": "The code begins to wait; `data` says for what.",
     "step_completed": "A step has its result, or what was waited for has come.",
     "step_failed": "A step's attempt failed, or a wait did.",
+    "step_skipped": "A step is not done; `reason` of `data` says why.",
     "step_cancelled": "The code called a step or a wait off.",
+    "step_undone": "What a step did was taken back.",
     "review_requested": "A person is asked; `data` has the title, whom it is for, and the digest of what is shown.",
     "review_answered": "A person has answered, and others have to as well.",
     "review_decided": "The review has its verdict; `data` has the digest of what it is about.",
@@ -264,6 +336,7 @@ EVENTS = {
     "review_assigned": "Somebody else is asked; `data` says who.",
     "review_commented": "Somebody has said something about a review.",
     "token_issued": "A resume token was issued; `data` says for whom and until when.",
+    "callback_submitted": "Somebody has shown a callback token; `data` has the outcome: `complete`, `fail`, or a code.",
     "resume_submitted": "Somebody has shown a resume token; `data` has the outcome: `accepted`, or a code.",
     "exception_opened": "A person should look at it; `kind` of `data` says why.",
     "exception_assigned": "Somebody is to see to an exception item; `data` says who.",
@@ -447,9 +520,24 @@ def _cell(text: str) -> str:
     return text.replace("|", r"\|")
 
 
+def language_page() -> str:
+    """Every key of a template, from the JSON Schema that the loader's models make."""
+    return _page(
+        "The template language",
+        "What a template may say. Keys in bold are needed; those that begin with `x-` are comments, in every map. See "
+        "the [guide](../guides/templates.md) for how it is used, and [expressions](expressions.md) for what stands in "
+        "`${ ... }`. Known in all expressions are `inputs`, `steps`, `run` and `tenant`; `item`, or the name in `as`, "
+        "in what is done for each item; `output` in `gate.after`, `undo`, `writes`, `while` and policies; `error` in "
+        "`catch`; `round` beside `while`. Of a step, `steps.x` has `output`, `skipped`, `failed`, `state` and `error`.",
+        *language_sections(language_schema()),
+    )
+
+
 GENERATORS: dict[Path, Callable[[], str]] = {
     REFERENCE / "cli.md": cli_page,
     REFERENCE / "errors.md": errors_page,
+    REFERENCE / "language.md": language_page,
+    SHIPPED: lambda: schema_text(language_schema()),
     REFERENCE / "events.md": events_page,
     REFERENCE / "log.md": log_page,
     REFERENCE / "schema.md": schema_page,
@@ -468,7 +556,7 @@ def _error_classes(root: type[errors.StepfastError]) -> Iterator[type[errors.Ste
     # Only those of the one module, so that the page does not depend on what else was imported.
     yield root
     for child in root.__subclasses__():
-        if child.__module__ == errors.__name__:
+        if child.__module__.startswith(errors.__package__ or ""):
             yield from _error_classes(child)
 
 

@@ -1,8 +1,8 @@
 """Run the code of one page in the current folder, as a reader would: `python tools/run_page.py README.md`.
 
 Python blocks share one namespace, in order. A block whose first line is a comment with a file's name is saved under
-that name instead, and a later block must use it. In console blocks the commands `stepfast` and `python` are run, and
-what they print must match the lines below them, where `...` stands for anything.
+that name instead, and a later block must use it; so is a block of YAML. In console blocks the commands `stepfast` and
+`python` are run, and what they print must match the lines below them, where `...` stands for anything.
 """
 
 from __future__ import annotations
@@ -49,6 +49,9 @@ def _main_module() -> dict[str, object]:
 def _run_block(block: Block, where: str, namespace: dict[str, object], later: list[Block]) -> None:
     if block.language == "python":
         _run_python(block, where, namespace, later)
+    elif block.language == "yaml":
+        if named := _FILE_NAME.match(block.text):
+            _save(block, where, named[1], later)
     elif block.language in ("console", "sh") and not block.not_run:
         _run_commands(block, where)
 

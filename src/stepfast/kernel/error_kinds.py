@@ -1,0 +1,65 @@
+"""Errors by name: how a definition that is data says which errors it means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import cast
+
+from stepfast.kernel.errors import Invalid, StepTimeout, StoreUnavailable, WaitTimeout
+from stepfast.kernel.executor_errors import HttpFailed
+
+TRANSIENT, TIMEOUT = "transient", "timeout"
+
+MARK = "transient"
+"""The attribute by which an error, or its class, says that it will pass."""
+
+# What the operating system says of a thing that is not there, or not ours, it will say again.
+_LASTING = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError, Invalid)
+
+
+class _Named(type):
+    """The class of classes that take errors for their own by what these are, not by how they were defined."""
+
+    covers: Callable[[BaseException], bool]
+
+    def __instancecheck__(cls, error: object) -> bool:
+        return isinstance(error, BaseException) and cls.covers(error)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether an error will pass by itself: it is marked so, or the network or the operating system had trouble."""
+    marked = getattr(error, MARK, None)
+    if isinstance(marked, bool):
+        return marked
+    return isinstance(error, OSError | StoreUnavailable | HttpFailed) and not isinstance(error, _LASTING)
+
+
+def is_timeout(error: BaseException) -> bool:
+    """Whether something took too long."""
+    return isinstance(error, TimeoutError | StepTimeout | WaitTimeout)
+
+
+@cache
+def error_kind(name: str) -> type[BaseException]:
+    """The class that stands for all errors of a name, for `Retry`.
+
+    The name is `transient`, `timeout`, the name of an error's class or of one of its bases, with or without the module,
+    or a code such as E-STEP-002.
+    """
+    covers = {TRANSIENT: is_transient, TIMEOUT: is_timeout}.get(name) or _called(name)
+    return cast(type[BaseException], _Named(name, (Exception,), {"covers": staticmethod(covers)}))
+
+
+def error_kinds(names: Iterable[str]) -> tuple[type[BaseException], ...]:
+    """The same for several names."""
+    return tuple(map(error_kind, names))
+
+
+def _called(name: str) -> Callable[[BaseException], bool]:
+    def covers(error: BaseException) -> bool:
+        if getattr(error, "code", None) == name:
+            return True
+        return any(name in (kind.__name__, f"{kind.__module__}.{kind.__qualname__}") for kind in type(error).__mro__)
+
+    return covers
