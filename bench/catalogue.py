@@ -14,6 +14,7 @@ from bench.workloads import (
     drain,
     fan_out,
     footprint,
+    graphs,
     latency,
     outage,
     recovery,
@@ -47,6 +48,7 @@ WORKLOADS = {
     "reviews": Workload(reviews.measure),
     # An idle worker is watched for a while, twice.
     "waiting-reviews": Workload(waiting_reviews.measure, most_rounds=1),
+    "graphs": Workload(graphs.measure),
     "recovery": Workload(recovery.measure),
     "outage": Workload(outage.measure, stores=("postgres",), is_slow=True, most_rounds=1),
     "footprint": Workload(lambda _: footprint.measure(), stores=(NO_STORE,), most_rounds=1),
