@@ -5,35 +5,50 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
+from stepfast.assets import Assets
 from stepfast.base import AppBase, StoreMaker
 from stepfast.bulk import BulkAnswer, change_pages, pages_of_runs, summed
+from stepfast.callbacks import Callbacks
 from stepfast.checks import CheckReport, check
 from stepfast.control import asked, command_named
+from stepfast.definitions import Registrable
 from stepfast.exceptions import Exceptions
+from stepfast.executors import Executors
 from stepfast.filters import Filters, page_size, place, run_filter
+from stepfast.kernel.asset_ports import Assets as AssetsPort
 from stepfast.kernel.blobs import Blobs
 from stepfast.kernel.decisions import NewRun
+from stepfast.kernel.definitions import DefinitionView
 from stepfast.kernel.durations import Duration
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.ids import RANDOM_BITS, Ids, RunId, WorkerId, parse_run_id
 from stepfast.kernel.numbers import check_whole
 from stepfast.kernel.ports import Clock
-from stepfast.kernel.texts import check_optional_text, check_texts
+from stepfast.kernel.texts import check_optional_text, check_text, check_texts
 from stepfast.kernel.views import Findings, RunView
 from stepfast.letters import DeadLetters
+from stepfast.library import Workflows
 from stepfast.listening import Callback, check_types
 from stepfast.queues import Queues
 from stepfast.reviews import Reviews
 from stepfast.runs import Run
 from stepfast.serverless import Serverless
-from stepfast.starts import Start, StartAnswer, check_start, new_run, pages
+from stepfast.starts import PAGE_RUNS, Start, StartAnswer, check_start, new_run, pages
 from stepfast.worker.settings import BOUNDS, WorkerSettings, checked_ms
 from stepfast.workers import AppWorker, Workers
 from stepfast.workflows.functions import AnyWorkflow, AsyncWorkflow, SyncWorkflow, Workflow
+from stepfast.workflows.inputs import AssetsOf
+from stepfast.workflows.templates.loading import Template
+from stepfast.workflows.templates.workflow import TemplateWorkflow
+
+if TYPE_CHECKING:
+    from stepfast.workflows.graphs.graph import Graph
 
 C = TypeVar("C", bound=Callback)
 T = TypeVar("T")
@@ -43,25 +58,32 @@ class Stepfast(AppBase):
     """A store, the workflows that run on it, and, unless told otherwise, a worker in this process.
 
     `worker` is True for a worker as the settings say, False for none, or WorkerSettings of your own: these are taken as
-    they are, and variables like STEPFAST_CONCURRENCY do not change them.
+    they are, and variables like STEPFAST_CONCURRENCY do not change them. `executors` are then all that steps can call
+    by name beside the built-in ones; without it that is every step of the process, and what installed packages bring.
     """
 
     def __init__(
         self,
         database: str | StoreMaker | None = None,
         *,
-        workflows: Iterable[AnyWorkflow] | None = None,
+        workflows: Iterable[AnyWorkflow | Template] | None = None,
         worker: bool | WorkerSettings = True,
         blobs: str | Path | Blobs | None = None,
         clock: Clock | None = None,
+        executors: Iterable[object] | None = None,
+        assets: AssetsPort | None = None,
     ) -> None:
-        super().__init__(database, workflows, worker, clock, blobs)
+        super().__init__(database, workflows, worker, clock, blobs, assets, executors=executors)
         self._ids = Ids()
         self.workers = Workers(self)
         self.queues = Queues(self)
+        self.workflows = Workflows(self)
         self.dead_letters = DeadLetters(self)
         self.reviews = Reviews(self)
+        self.callbacks = Callbacks(self)
         self.exceptions = Exceptions(self)
+        self.assets = Assets(self)
+        self.executors = Executors(self)
 
     def worker(
         self,
@@ -102,11 +124,14 @@ class Stepfast(AppBase):
     async def start(self, workflow: SyncWorkflow[..., T], /, *args: Any, **options: Any) -> Run[T]: ...
 
     @overload
-    async def start(self, workflow: str | Workflow, /, *args: Any, **options: Any) -> Run[Any]: ...
+    async def start(self, workflow: Graph[Any, T], /, *args: Any, **options: Any) -> Run[T]: ...
+
+    @overload
+    async def start(self, workflow: str | Workflow | Template, /, *args: Any, **options: Any) -> Run[Any]: ...
 
     async def start(
         self,
-        workflow: AnyWorkflow | str,
+        workflow: AnyWorkflow | Template | str,
         /,
         *args: Any,
         tenant: str | None = None,
@@ -128,7 +153,12 @@ class Stepfast(AppBase):
         `arguments` are keywords for the workflow too: for parameters that have the name of one of these options.
         """
         parts = self._open_parts()
-        definition = self._definition(workflow)
+        await self._know(workflow, tenant)
+        definition = self._definition(workflow, tenant)
+        if isinstance(definition, TemplateWorkflow) and definition.finds_inputs:
+            assets = AssetsOf(parts.assets, self.tenant if tenant is None else check_text("tenant", tenant))
+            arguments = await definition.look_up(args, {**(arguments or {}), **kwargs}, assets)
+            args, kwargs = (), {}
         run = new_run(
             definition,
             self._new_run_id(),
@@ -159,14 +189,24 @@ class Stepfast(AppBase):
         """
         parts = self._open_parts()
         answers: list[StartAnswer] = []
-        for page in pages(self._run_or_refusal(request) for request in requests):
-            answers += await parts.start_page(page)
+        left = iter(requests)
+        while batch := list(islice(left, PAGE_RUNS)):
+            await self._know_all(batch)
+            for page in pages(self._run_or_refusal(request) for request in batch):
+                answers += await parts.start_page(page)
         return answers
+
+    async def _know_all(self, batch: list[Start]) -> None:
+        named = [start for start in batch if isinstance(getattr(start, "workflow", None), str)]
+        for name, tenant in dict.fromkeys((start.workflow, start.options.get("tenant")) for start in named):
+            # What cannot be compiled is told for each start that names it, as what is not known here.
+            with suppress(StepfastError):
+                await self._know(name, tenant)
 
     def _run_or_refusal(self, request: Start) -> NewRun | StepfastError:
         try:
             check_start(request)
-            definition = self._definition(request.workflow)
+            definition = self._definition(request.workflow, request.options.get("tenant"))
             return new_run(definition, self._new_run_id(), self.tenant, request.args, request.options)
         except StepfastError as error:
             return error
@@ -226,6 +266,7 @@ class Stepfast(AppBase):
     async def check(self, tenant: str | None = None) -> CheckReport:
         """Whether this app's code fits the runs that are open: each is replayed in memory, and nothing is written."""
         parts = self._open_parts()
+        await parts.learn()
         return await check(parts.store, parts.registry, parts.values, check_optional_text("tenant", tenant))
 
     async def findings(self, limit: int = 100) -> Findings:
@@ -249,6 +290,15 @@ class Stepfast(AppBase):
             return callback
 
         return listen
+
+    async def register(
+        self, given: Registrable, *, actor: str | None = None, tenant: str | None = None
+    ) -> DefinitionView:
+        """Keep a definition for good: a template (its file or content), a graph, or a workflow made of one.
+
+        The same content again answers the same; other content under a version that stands is refused.
+        """
+        return await self.workflows.register(given, actor=actor, tenant=tenant)
 
     def serverless(self) -> Serverless:
         """A host for functions that are called for one run, or now and then, and live no longer than the call."""

@@ -5,25 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+from stepfast.definitions import Compiler, TemplateCompiler, find_definition
 from stepfast.engine.clock import SystemClock
 from stepfast.engine.values import Values
+from stepfast.kernel.asset_ports import Assets
 from stepfast.kernel.blobs import Blobs
+from stepfast.kernel.decisions import CallId, HeldRun
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.errors import Invalid, StepfastError
+from stepfast.kernel.errors import Invalid, StepfastError, WorkflowNotFound
 from stepfast.kernel.ports import Clock, Store
-from stepfast.kernel.texts import check_optional_text, shown
+from stepfast.kernel.texts import check_optional_text, check_text, shown
 from stepfast.listening import Listeners
 from stepfast.parts import Parts
 from stepfast.settings import Found, Settings, read_settings, warn_of_unknown
 from stepfast.stores.blobs.urls import blobs_for
 from stepfast.stores.urls import is_sqlite, sqlite_path, store_for
-from stepfast.tokens import GivenKeys, KeyFile, NoKeys, TokenKeys
+from stepfast.tokens import GivenKeys, KeyFile, NoKeys, TokenKeys, new_callback
 from stepfast.worker.settings import WorkerSettings
 from stepfast.workflows.deterministic import refuse_in_workflow
-from stepfast.workflows.functions import AnyWorkflow, AsyncWorkflow, SyncWorkflow, Workflow
+from stepfast.workflows.executors.builtin import builtin_executors
+from stepfast.workflows.executors.registry import ExecutorRegistry
+from stepfast.workflows.functions import AnyWorkflow, Workflow
+from stepfast.workflows.graphs.graph import Graph, GraphWorkflow
 from stepfast.workflows.registry import Registry
+from stepfast.workflows.templates.loading import Template
+from stepfast.workflows.templates.workflow import TemplateWorkflow
 
 HOUR_MS = 3_600_000
 
@@ -37,10 +45,12 @@ class AppBase:
     def __init__(
         self,
         database: str | StoreMaker | None,
-        workflows: Iterable[AnyWorkflow] | None,
+        workflows: Iterable[AnyWorkflow | Template] | None,
         worker: bool | WorkerSettings,
         clock: Clock | None,
         blobs: str | Path | Blobs | None = None,
+        assets: Assets | None = None,
+        executors: Iterable[object] | None = None,
     ) -> None:
         self._make_store = database if callable(database) else None
         url = None if callable(database) else check_optional_text("database", database)
@@ -53,14 +63,22 @@ class AppBase:
         self._direct_url = settings.database_direct
         self._blobs = settings.blobs if blobs is None else blobs
         self._blob_threshold = settings.blob_threshold
-        self._registry = Registry(None if workflows is None else [definition_of(given) for given in workflows])
+        self._assets = assets
+        self._executors = ExecutorRegistry(executors, builtin_executors(settings.allowed))
+        self._executors.changed = self._codes_changed
+        self._graphs: dict[Graph[Any, Any], Workflow] = {}
+        self._templates: dict[str, Workflow] = {}
+        self._parts: Parts | None = None
+        known = None if workflows is None else [self._own(given) for given in workflows]
+        self._registry = Registry(known, self._executors)
         self._settings = worker if isinstance(worker, WorkerSettings) else settings.worker
         self._has_worker = worker is not False
         self._clock: Clock = clock or SystemClock()
         self._listeners = Listeners()
         self.token_ttl_ms = settings.token_ttl_hours * HOUR_MS
         self.token_keys = self._keys_of(settings)
-        self._parts: Parts | None = None
+        self.compiler: Compiler = TemplateCompiler(self._executors, self._registry)
+        """Reads templates, and makes workflows of those that are registered."""
 
     def _keys_of(self, settings: Settings) -> TokenKeys:
         if settings.token_keys is not None:
@@ -96,13 +114,18 @@ class AppBase:
         store = self._new_store()
         values = Values(blobs_for(self._blobs, store, self._clock.now), self._blob_threshold)
         await store.open()
-        self._parts = parts = Parts(store, self._registry, self._clock, self._settings, self._listeners, values)
+        told = (self._settings, self._listeners, values, self._assets, self._callback_token)
+        self._parts = parts = Parts(store, self._registry, self._clock, *told)
+        parts.compile_with(self.compiler.compile)
         try:
             await parts.open()
         except BaseException:
             await self.close()
             raise
         return parts
+
+    def _callback_token(self, run: HeldRun, call: CallId, ends_at: Instant) -> str:
+        return new_callback(run.run_id, run.generation, call, ends_at, self.token_keys.for_new()[0])
 
     def _new_store(self) -> Store:
         if self._make_store is not None:
@@ -120,6 +143,10 @@ class AppBase:
         if parts is not None:
             await parts.close()
 
+    def _codes_changed(self) -> None:
+        if self._parts is not None:
+            self._parts.codes_changed()
+
     def codes(self) -> list[str]:
         """The workflows that this app knows, as `name@version`."""
         return self._registry.codes()
@@ -132,16 +159,59 @@ class AppBase:
         """The newest version of a workflow that this app knows."""
         return self._registry.newest(name)
 
+    async def startable(self, name: str, tenant: str | None = None) -> Workflow:
+        """The newest version of a workflow that a tenant can start by its name: of this app, or registered."""
+        await self._know(name, tenant)
+        return self._definition(name, tenant)
+
     async def now(self) -> Instant:
         """The moment by the store's clock, in milliseconds since 1970."""
         return await self._open_parts().store.now()
 
-    def _definition(self, workflow: AnyWorkflow | str) -> Workflow:
+    async def _know(self, workflow: object, tenant: str | None) -> None:
+        """Look for a workflow that is named and not of this app's code among what its tenant has registered."""
+        if not isinstance(workflow, str):
+            return
+        if any(own.name == workflow for own in self._registry.workflows()):
+            return
+        whose = self.tenant if tenant is None else check_text("tenant", tenant)
+        found = await find_definition(self._open_parts().store, whose, workflow)
+        if found is not None and self._registry.find(workflow, found.version, whose) is None:
+            self._registry.learn(whose, self.compiler.compile(found, is_executed=self._has_worker))
+            self._codes_changed()
+
+    def _definition(self, workflow: AnyWorkflow | Template | str, tenant: str | None = None) -> Workflow:
         if isinstance(workflow, str):
-            return self._registry.newest(workflow)
-        definition = definition_of(workflow)
+            whose = self.tenant if tenant is None else tenant
+            return self._registry.find(workflow, None, whose) or self._registry.newest(workflow)
+        definition = self._own(workflow)
         self._registry.add(definition)
         return definition
+
+    def _own(self, given: AnyWorkflow | Template) -> Workflow:
+        """The workflow behind what the app is given; a graph finds here what it names and does not bring along."""
+        if isinstance(given, Template):
+            if given.digest not in self._templates:
+                made = TemplateWorkflow(given, self._executors.get, self._workflow_named)
+                self._templates[given.digest] = made
+            return self._templates[given.digest]
+        if isinstance(given, GraphWorkflow):
+            given = given.graph
+        if not isinstance(given, Graph):
+            return definition_of(given)
+        if given not in self._graphs:
+            self._graphs[given] = given.bound(self._executors.get, self._workflow_named)
+            for executor in given.queued():
+                if self._executors.find(executor.name) is None:
+                    self._executors.add(executor)
+        return self._graphs[given]
+
+    def _workflow_named(self, name: str, version: int | None) -> Workflow:
+        found = self._registry.find(name, version, self.tenant)
+        if found is None:
+            which = name if version is None else f"{name}@{version}"
+            raise WorkflowNotFound(f"Workflow {which!r} is not known here. Name it in the app's `workflows`.")
+        return found
 
     def _open_parts(self) -> Parts:
         refuse_in_workflow("A call of the app")
@@ -151,9 +221,8 @@ class AppBase:
 
 
 def definition_of(given: AnyWorkflow) -> Workflow:
-    """The definition behind a decorated function."""
-    if isinstance(given, Workflow):
-        return given
-    if isinstance(given, AsyncWorkflow | SyncWorkflow):
-        return given.workflow
+    """The definition behind a decorated function, or a graph."""
+    definition = given if isinstance(given, Workflow) else getattr(given, "workflow", None)
+    if isinstance(definition, Workflow):
+        return definition
     raise Invalid(f"{shown(given)} is no workflow: mark the function with @workflow.")

@@ -95,7 +95,7 @@ async def _checked(view: RunView, run: HeldRun, history: History, registry: Regi
 
 
 async def _fit_of(view: RunView, run: HeldRun, history: History, registry: Registry, values: Values) -> Fit:
-    code = view.workflow if view.kind == "step" else f"{view.workflow}@{view.version}"
+    code = run.code
     workflow = registry.by_code(code)
     if workflow is None:
         return Fit(Verdict.UNKNOWN_CODE, None, f"There is no {code} here. Keep it in the code while it has open runs.")
@@ -140,4 +140,5 @@ def held_from(view: RunView, kept_seq: int = 0) -> HeldRun:
         subject=view.subject,
         metadata=view.metadata,
         kept_seq=kept_seq,
+        definition=view.definition,
     )

@@ -38,6 +38,7 @@ EVENTS = {
     "outcome_not_saved": LogEvent(
         "warning", "A run's end, or its hand-back, could not be saved; upkeep looks after it."
     ),
+    "plugin_failed": LogEvent("warning", "What an installed package brings could not be used; the others are."),
     "process_ended": LogEvent("warning", "A worker process died; another takes its place after a pause."),
     "process_replaced": LogEvent("info", "A worker process reached its number of runs or memory and is replaced."),
     "process_started": LogEvent("info", "The supervisor started a worker process."),
@@ -62,6 +63,8 @@ EVENTS = {
     "upkeep_failed": LogEvent("warning", "An upkeep pass failed; the next one follows."),
     "worker_buried": LogEvent("warning", "Another worker's lease ran out: it counts as dead."),
     "worker_lost_runs": LogEvent("warning", "The worker dropped all its runs: it was buried, or cut off too long."),
+    "definition_not_compiled": LogEvent("warning", "A registered workflow cannot be executed here: what is missing."),
+    "definitions_not_read": LogEvent("warning", "What is newly registered could not be read; it is tried again."),
     "worker_not_enrolled": LogEvent("warning", "The worker could not announce itself again; it tries further."),
     "worker_started": LogEvent("info", "A worker begins to claim: what it serves, and where."),
     "worker_stopped": LogEvent("info", "A worker has handed back what it held and left."),

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from stepfast.definitions import pinned
 from stepfast.engine.commanding import Commander
 from stepfast.engine.committer import Committer
-from stepfast.engine.hints import ANY_QUEUE, ENDED, Hints, look, ready
+from stepfast.engine.contents import BlobContents
+from stepfast.engine.hints import ANY_QUEUE, DEFINED, ENDED, Hints, look, ready
 from stepfast.engine.results import Results
 from stepfast.engine.starting import Starter
+from stepfast.engine.stopping import stop_left_outside
 from stepfast.engine.values import Values
-from stepfast.kernel.commands import Changed, Request, TimeOut
-from stepfast.kernel.decisions import Decision, HeldRun, Joins, NewRun, Started
+from stepfast.kernel.asset_ports import Assets, Contents
+from stepfast.kernel.commands import Cancel, Changed, Request, TimeOut
+from stepfast.kernel.decisions import CallId, Decision, HeldRun, Joins, NewRun, Started
+from stepfast.kernel.definitions import DefinitionView
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.events import EventType
@@ -26,9 +32,12 @@ from stepfast.kernel.views import LetterFilter, OutcomeView
 from stepfast.listening import Listeners, RunEvent
 from stepfast.runs import Origin, Run
 from stepfast.starts import StartAnswer
+from stepfast.stores.assets import DatabaseAssets
+from stepfast.worker.learning import CompileDefinition, Learner
 from stepfast.worker.settings import WorkerSettings
 from stepfast.worker.single import SingleWorker
 from stepfast.worker.worker import Worker
+from stepfast.workflows.bodies import StorageHost
 from stepfast.workflows.functions import Workflow
 from stepfast.workflows.registry import Registry
 
@@ -49,9 +58,14 @@ class Parts:
         settings: WorkerSettings,
         listeners: Listeners,
         values: Values,
+        assets: Assets | None = None,
+        callback_token: Callable[[HeldRun, CallId, Instant], str] | None = None,
     ) -> None:
         self.store = store
         self.values = values
+        self.contents: Contents = BlobContents(values)
+        self.assets: Assets = assets or DatabaseAssets(store, self.contents)
+        self.storage = StorageHost(store, self.contents, self.assets, asyncio.get_running_loop(), callback_token)
         self.registry = registry
         self.results = Results(store)
         self._clock = clock
@@ -61,27 +75,35 @@ class Parts:
         self._commander = Commander(store)
         self._hints = Hints(store)
         self._workers: dict[Worker, Committer] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.learner: Learner | None = None
+        self._errands: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
+        self._loop = asyncio.get_running_loop()
         await self.values.open()
+        await self.assets.open()
         self._starter.open()
         self._commander.start()
         self._hints.on_ended = self.results.look_now
         self._hints.on_ready = self._work_is_ready
         self._hints.on_look = self._look
+        self._hints.on_defined = self.learn_soon
         await self._hints.open()
 
     async def close(self) -> None:
         await self._starter.close()
+        await asyncio.gather(*self._errands)
         await asyncio.gather(*(self.remove_worker(worker, None) for worker in list(self._workers)))
         await self._commander.close()
         await self._listeners.close()
         await self.results.close()
         await self._hints.close()
-        try:
-            await self.values.close()
-        finally:
-            await self.store.close()
+        async with contextlib.AsyncExitStack() as rest:
+            # Whoever fails to close keeps no other from it; the store is the last.
+            rest.push_async_callback(self.store.close)
+            rest.push_async_callback(self.values.close)
+            await self.assets.close()
 
     async def add_worker(
         self,
@@ -97,10 +119,13 @@ class Parts:
             self._ended(outcome, joins)
             ended(outcome)
 
+        self.registry.load()
+        await self.learn()
         # Each worker has a committer of its own, for what one gives up must not be lost to another.
         committer = Committer(self.store, self._saved, self.values, self.store.commits_elsewhere)
-        told = (note, self.values, self.change, self.delivered, self.reaped)
+        told = (note, self.values, self.change, self.delivered, self.reaped, self.storage)
         worker = kind(self.store, self.registry, committer, self._clock, settings, *told)
+        worker.learner = self.learner
         committer.start()
         try:
             await worker.start()
@@ -109,6 +134,40 @@ class Parts:
             raise
         self._workers[worker] = committer
         return worker
+
+    def compile_with(self, compile_definition: CompileDefinition) -> None:
+        """Let workers learn of what is registered, and execute what this makes of it."""
+        self.learner = Learner(self.store, self.registry, compile_definition, self.codes_changed)
+
+    def defined(self, definition: DefinitionView) -> None:
+        """Something was registered: those who listen hear of it, workers here and elsewhere learn of it."""
+        if self._listeners:
+            told = (1, EventType.TEMPLATE_REGISTERED, definition.registered_at)
+            self._listeners.tell(RunEvent(RunId(definition.definition_id), *told, actor=definition.actor))
+        self.learn_soon()
+        self._hints.send(DEFINED)
+
+    async def learn(self) -> None:
+        """Know by the end what is registered now."""
+        if self.learner is not None:
+            await self.learner.look()
+
+    def learn_soon(self) -> None:
+        """Something may have been registered: let the workers here learn of it, if there are any."""
+        if self.learner is not None and self._workers:
+            errand = asyncio.get_running_loop().create_task(self.learner.look(), name="stepfast-learning")
+            self._errands.add(errand)
+            errand.add_done_callback(self._errands.discard)
+
+    def codes_changed(self) -> None:
+        """What this app can execute has changed: its workers say so to the store. May be called from any thread."""
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._tell_workers)
+
+    def _tell_workers(self) -> None:
+        for worker in self._workers:
+            worker.codes_changed()
 
     async def remove_worker(self, worker: Worker, grace_ms: int | None) -> None:
         """Stop a worker, and save what it decided last."""
@@ -187,12 +246,16 @@ class Parts:
 
     async def change(self, requests: Sequence[Request]) -> list[Changed | StepfastError]:
         """Carry out commands, those that are given together in one transaction, and tell those whom they concern."""
+        requests = await pinned(self.store, self.registry, requests)
         answers = await self._commander.change(requests)
         for request, answer in zip(requests, answers, strict=True):
             if isinstance(answer, Changed):
                 self.changed(request, answer)
                 if isinstance(request.command, TimeOut) and self._listeners:
                     await self._tell_failure(answer.run_id, request.command.verdict)
+        if any(isinstance(request.command, Cancel | TimeOut) for request in requests):
+            for queue in await stop_left_outside(self.store):
+                self._announce(queue)
         return answers
 
     def changed(self, request: Request, changed: Changed) -> None:
@@ -288,4 +351,5 @@ def _held_from_birth(run: NewRun, started: Started, worker_id: WorkerId) -> Held
         thread_id=run.thread_id,
         subject=run.subject,
         metadata=run.metadata,
+        definition=run.definition,
     )

@@ -11,10 +11,14 @@ from stepfast.control import Asked, asked, changed_or_raise, rerun_command, retr
 from stepfast.engine.results import Results
 from stepfast.engine.values import Values
 from stepfast.kernel import reasons
+from stepfast.kernel.artifacts import ArtifactFilter, ArtifactView
+from stepfast.kernel.asset_ports import Contents
+from stepfast.kernel.assets import check_name
 from stepfast.kernel.blobs import is_reference
 from stepfast.kernel.commands import Cancel, Changed, Pause, Request, Resume
 from stepfast.kernel.durations import Duration, span_ms
 from stepfast.kernel.errors import (
+    AssetNotFound,
     IllegalMove,
     Invalid,
     NotFound,
@@ -31,7 +35,7 @@ from stepfast.kernel.ports import Store
 from stepfast.kernel.review_views import ReviewFilter
 from stepfast.kernel.reviews import Owner, ReviewState, parse_review_id
 from stepfast.kernel.states import RunState, check_move
-from stepfast.kernel.texts import check_optional_text, check_text
+from stepfast.kernel.texts import check_optional_text, check_text, shown
 from stepfast.kernel.views import EventView, OutcomeView, RunView, StepView
 from stepfast.workflows import failures
 from stepfast.workflows.codec import ValueCodec, digest
@@ -52,6 +56,7 @@ class Home(Protocol):
     results: Results
     registry: Registry
     values: Values
+    contents: Contents
 
     def delivered(self, run_id: RunId, delivered: Delivered) -> None:
         """Something was brought to a run: tell those whom it concerns."""
@@ -59,6 +64,10 @@ class Home(Protocol):
 
     async def change(self, requests: Sequence[Request]) -> list[Changed | StepfastError]:
         """Carry out commands, and tell those whom they concern."""
+        ...
+
+    async def learn(self) -> None:
+        """Know by the end what is registered now."""
         ...
 
     async def execute(self, run_id: RunId) -> bool:
@@ -131,6 +140,35 @@ class Run(Generic[T]):
         """Every record of the run, in order."""
         await self.info()
         return await self._store.steps(self._run_id)
+
+    async def artifacts(self, *, all: bool = False, limit: int = 1_000) -> list[ArtifactView]:
+        """What the steps of the run have kept for people, by step and name.
+
+        With `all` also what they have kept for themselves, and what a later attempt or a rerun has taken the place of.
+        """
+        number = check_whole("limit", limit, 1)
+        where = ArtifactFilter((await self.info()).tenant, self._run_id, all, limit=number)
+        return await self._store.artifacts(where)
+
+    async def artifact(self, name: str | ArtifactView, step: str | None = None) -> bytes:
+        """The content of an artifact: of one that `artifacts` has listed, or by its name and, if need be, its step."""
+        found = name if isinstance(name, ArtifactView) else await self._named_artifact(name, step)
+        what = f"Artifact {found.name!r} of step {found.step}"
+        tenant = (await self.info()).tenant
+        return await self._home.contents.get(tenant, self._run_id, found.reference, what)
+
+    async def _named_artifact(self, name: str, step: str | None) -> ArtifactView:
+        named = check_name("The artifact's name", name)
+        listed = await self._store.artifacts(ArtifactFilter((await self.info()).tenant, self._run_id, name=named))
+        found = [each for each in listed if step in (None, each.step, each.step.partition("#")[0])]
+        if not found:
+            raise AssetNotFound(f"Run {self.id} has no artifact {shown(name)}. `await run.artifacts()` lists them.")
+        if len(found) > 1:
+            raise Invalid(
+                f"Run {self.id} has {len(found)} artifacts {shown(name)}, of {found[0].step} and {found[1].step}. "
+                f"Say of which step: artifact({shown(name)}, step={found[0].step!r})."
+            )
+        return found[0]
 
     async def history(self, after: int = 0, limit: int = 1_000) -> list[EventView]:
         """The run's events after number `after`."""
@@ -228,6 +266,7 @@ class Run(Generic[T]):
         """Run it here and now with a worker of its own, until it ends or waits; the state that it came to."""
         run = await self.info()
         check_move(self.id, run.state, "claim")
+        await self._home.learn()
         if self._home.registry.by_code(_code(run)) is None:
             raise Invalid(
                 f"Run {self.id} is of {_code(run)}, which this app does not have. Import the module that has it."
@@ -298,4 +337,4 @@ class Run(Generic[T]):
 
 def _code(run: RunView) -> str:
     """What a worker must have to execute the run."""
-    return run.workflow if run.kind == "step" else f"{run.workflow}@{run.version}"
+    return run.workflow if run.kind == "step" else run.code

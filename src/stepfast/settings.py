@@ -24,6 +24,7 @@ from stepfast.kernel.texts import MAX_TEXT, check_text, shown
 from stepfast.log import Log
 from stepfast.tokens import KEYS_ALLOWED, KeyRing, read_keys
 from stepfast.worker.settings import BOUNDS, WorkerSettings
+from stepfast.workflows.executors.allowed import Allowed, read_names, read_networks, read_variables
 
 log = Log("settings")
 
@@ -94,6 +95,9 @@ def _read_text(text: str) -> str:
     return check_text("text", text)
 
 
+NAMES = Kind("names with commas between them", read_names)
+VARIABLES = Kind("names of variables with commas between them", read_variables)
+NETWORKS = Kind("addresses and networks like 10.0.0.0/8 with commas between them, or * for all", read_networks)
 KEYS = Kind(KEYS_ALLOWED, read_keys)
 TEXT = Kind(f"text of 1 to {MAX_TEXT:,} characters", _read_text)
 LOG = Kind(f"a level ({', '.join(LEVELS)}), a format ({', '.join(FORMATS)}), or both with a comma", _read_log)
@@ -159,6 +163,7 @@ SETTINGS = (
     Setting("STEPFAST_MAX_CRASHES", _number(1), "3", "How often a run may kill its worker before it fails for good."),
     Setting("STEPFAST_WORKER_ID", TEXT, "host and pid", "The label by which people recognise a worker."),
     Setting("STEPFAST_MAX_CLAIMS", _number(1), "500", "How many runs of a queue one claim takes at most."),
+    Setting("STEPFAST_MAX_POLLS", _number(1), "100", "How many questions after outside work a worker asks at once."),
     Setting(
         "STEPFAST_WORKER_MAX_RETRIES",
         _number(0),
@@ -187,6 +192,27 @@ SETTINGS = (
         "them a SQLite database has one in a file beside it, and on PostgreSQL no token is issued.",
         is_secret=True,
     ),
+    Setting(
+        "STEPFAST_COMMANDS", NAMES, "", "The programs that `command.run` may run, by exact name or path; `*`: all."
+    ),
+    Setting(
+        "STEPFAST_COMMAND_ENV",
+        VARIABLES,
+        "",
+        "The variables that `command.run` may give to programs; others they lack.",
+    ),
+    Setting(
+        "STEPFAST_HTTP_PRIVATE",
+        NETWORKS,
+        "",
+        "The addresses that `http.call` may call although they are private, loopback or link-local.",
+    ),
+    Setting(
+        "STEPFAST_CALL_MODULES",
+        NAMES,
+        "",
+        "The modules whose functions `python.call` may call; `shop.*` are all modules in `shop`.",
+    ),
     Setting("STEPFAST_TENANT_BURST_LIMIT", _number(1), "10", "How many runs of a tenant one claim takes.", plain=True),
 )
 
@@ -205,7 +231,6 @@ LATER = frozenset(
     for name in (
         "API_KEY",
         "SHADOW",
-        "MAX_POLLS",
         "MAX_PUBLISH",
         "WORKFLOW_CHECKPOINT_BACKEND",
         "WORKFLOW_RUNTIME",
@@ -230,6 +255,7 @@ class Settings:
     token_ttl_hours: int = 24
     token_keys: KeyRing | None = None
     worker: WorkerSettings = field(default_factory=WorkerSettings)
+    allowed: Allowed = field(default_factory=Allowed)
     unknown: tuple[tuple[str, str], ...] = ()
 
 
@@ -263,6 +289,7 @@ def read_settings(
         token_ttl_hours=values.get("RESUME_TOKEN_TTL_HOURS", 24),
         token_keys=values.get("TOKEN_KEYS", None),
         worker=worker,
+        allowed=_allowed(values),
         unknown=tuple(sources.unknown()),
     )
 
@@ -271,6 +298,11 @@ def warn_of_unknown(settings: Settings) -> None:
     """Tell of names that nothing reads, of each once in a process."""
     for name, nearest in settings.unknown:
         _warn_once(name, nearest)
+
+
+def _allowed(values: _Values) -> Allowed:
+    names = ("COMMANDS", "COMMAND_ENV", "HTTP_PRIVATE", "CALL_MODULES")
+    return Allowed(*(values.get(name, ()) for name in names))
 
 
 def _worker_settings(values: _Values) -> WorkerSettings:
@@ -292,6 +324,7 @@ def _worker_settings(values: _Values) -> WorkerSettings:
         burst=values.get("TENANT_BURST_LIMIT", usual.burst),
         max_crashes=values.get("MAX_CRASHES", usual.max_crashes),
         max_claims=values.get("MAX_CLAIMS", usual.max_claims),
+        max_polls=values.get("MAX_POLLS", usual.max_polls),
         grace_ms=values.get("GRACE", usual.grace_ms),
         retry=_retry(values),
     )

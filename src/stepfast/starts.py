@@ -91,6 +91,7 @@ def new_run(
         subject=check_optional_text("subject", options.subject),
         tags=tuple(sorted(set(check_texts("tags", options.tags or ())))),
         metadata=_metadata_text(options.metadata),
+        definition=definition.digest,
     )
 
 

@@ -18,13 +18,20 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, Self, TypeVar, overload
 
 from stepfast.app import Stepfast as AsyncStepfast
+from stepfast.assets import Assets as AsyncAssets
+from stepfast.callbacks import Callbacks as AsyncCallbacks
 from stepfast.exceptions import Exceptions as AsyncExceptions
+from stepfast.executors import Executors as AsyncExecutors
+from stepfast.executors import Listed, Plugins
+from stepfast.kernel.asset_ports import Assets as AssetsPort
 from stepfast.kernel.blobs import Blobs
 from stepfast.kernel.commands import Changed
 from stepfast.kernel.durations import Duration
 from stepfast.kernel.errors import StepfastError, WrongCall
 from stepfast.kernel.ports import Clock
+from stepfast.kernel.retry import Retry
 from stepfast.letters import DeadLetters as AsyncDeadLetters
+from stepfast.library import Workflows as AsyncWorkflows
 from stepfast.listening import Callback
 from stepfast.queues import Queues as AsyncQueues
 from stepfast.reviews import Reviews as AsyncReviews
@@ -37,6 +44,10 @@ from stepfast.worker.worker import WorkerStats
 from stepfast.workers import AppWorker as AsyncAppWorker
 from stepfast.workers import Workers as AsyncWorkers
 from stepfast.workflows.deterministic import refuse_in_workflow
+from stepfast.workflows.executors.domains import Domain
+from stepfast.workflows.executors.executor import Executor
+from stepfast.workflows.executors.health import HealthCheck
+from stepfast.workflows.executors.plugins import Problem
 from stepfast.workflows.functions import AnyWorkflow, AsyncWorkflow, SyncWorkflow, Workflow
 
 T = TypeVar("T")
@@ -169,6 +180,8 @@ class Run(Generic[T]):
     info = blocking(AsyncRun.info)
     steps = blocking(AsyncRun.steps)
     history = blocking(AsyncRun.history)
+    artifacts = blocking(AsyncRun.artifacts)
+    artifact = blocking(AsyncRun.artifact)
     read = blocking(AsyncRun.read)
     why = blocking(AsyncRun.why)
     signal = blocking(AsyncRun.signal)
@@ -211,6 +224,56 @@ class Queues(Side[AsyncQueues]):
     backlog = blocking(AsyncQueues.backlog)
 
 
+class Workflows(Side[AsyncWorkflows]):
+    """What there is to start, in every version."""
+
+    list = blocking(AsyncWorkflows.list)
+    get = blocking(AsyncWorkflows.get)
+    register = blocking(AsyncWorkflows.register)
+
+
+class Executors(Side[AsyncExecutors]):
+    """What an app has under which name, for steps to call."""
+
+    def register(
+        self,
+        thing: object,
+        name: str | None = None,
+        description: str | None = None,
+        *,
+        health: HealthCheck | None = None,
+    ) -> Executor:
+        """Make a function, a step, a class with `execute` or an instance of one an executor."""
+        return self._inner.register(thing, name, description, health=health)
+
+    def unregister(self, name: str) -> None:
+        """Forget an executor; open runs of it wait for a worker that has it."""
+        self._inner.unregister(name)
+
+    def domain(self, name: str, *, retry: Retry | None = None) -> Domain:
+        """A domain whose executors are those of this app alone."""
+        return self._inner.domain(name, retry=retry)
+
+    def get(self, name: str) -> Executor:
+        """One executor."""
+        return self._inner.get(name)
+
+    def plugins(self, group: str | None = None) -> Plugins:
+        """What installed packages offer by their entry points."""
+        return self._inner.plugins(group)
+
+    def list(self, domain: str | None = None) -> Listed:
+        """Every executor, by name; or those of one domain."""
+        return self._inner.list(domain)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The plugins that could not be used, and why."""
+        return self._inner.problems
+
+    health = blocking(AsyncExecutors.health)
+
+
 class DeadLetters(Side[AsyncDeadLetters]):
     """The dead letters on an app's store."""
 
@@ -237,6 +300,18 @@ class Exceptions(Side[AsyncExceptions]):
     resolve = blocking(AsyncExceptions.resolve)
 
 
+class Assets(Side[AsyncAssets]):
+    """The assets of an app's tenants."""
+
+    put = blocking(AsyncAssets.put)
+    get = blocking(AsyncAssets.get)
+    read = blocking(AsyncAssets.read)
+    list = blocking(AsyncAssets.list)
+    collect = blocking(AsyncAssets.collect)
+    collection = blocking(AsyncAssets.collection)
+    lineage = blocking(AsyncAssets.lineage)
+
+
 class Reviews(Side[AsyncReviews]):
     """The reviews on an app's store."""
 
@@ -256,6 +331,28 @@ class Reviews(Side[AsyncReviews]):
         hidden = Secret(token) if isinstance(token, str) else token
         del token
         return self._portal.call(lambda: self._inner.resume(hidden, verdict, *args, **options))
+
+
+class Callbacks(Side[AsyncCallbacks]):
+    """The outside work on an app's store, for whoever has a token that a step's body gave away."""
+
+    def complete(self, token: str | Secret, value: Any = None, **options: Any) -> Changed:
+        """The work is done, with this result."""
+        hidden = Secret(token) if isinstance(token, str) else token
+        del token
+        return self._portal.call(lambda: self._inner.complete(hidden, value, **options))
+
+    def fail(self, token: str | Secret, error_type: str, message: str = "", **options: Any) -> Changed:
+        """The work has failed."""
+        hidden = Secret(token) if isinstance(token, str) else token
+        del token
+        return self._portal.call(lambda: self._inner.fail(hidden, error_type, message, **options))
+
+    def progress(self, token: str | Secret, done: float, total: float | None = None, **options: Any) -> Changed:
+        """The work goes on; this does not use the token up."""
+        hidden = Secret(token) if isinstance(token, str) else token
+        del token
+        return self._portal.call(lambda: self._inner.progress(hidden, done, total, **options))
 
 
 class Serverless(Side[AsyncServerless]):
@@ -302,14 +399,21 @@ class Stepfast:
         worker: bool | WorkerSettings = True,
         blobs: str | Path | Blobs | None = None,
         clock: Clock | None = None,
+        executors: Iterable[object] | None = None,
+        assets: AssetsPort | None = None,
     ) -> None:
         self._portal = Portal()
-        self._inner = AsyncStepfast(database, workflows=workflows, worker=worker, blobs=blobs, clock=clock)
+        given: dict[str, Any] = {"blobs": blobs, "clock": clock, "executors": executors, "assets": assets}
+        self._inner = AsyncStepfast(database, workflows=workflows, worker=worker, **given)
         self.workers = Workers(self._portal, self._inner.workers)
         self.queues = Queues(self._portal, self._inner.queues)
+        self.workflows = Workflows(self._portal, self._inner.workflows)
         self.dead_letters = DeadLetters(self._portal, self._inner.dead_letters)
         self.reviews = Reviews(self._portal, self._inner.reviews)
+        self.callbacks = Callbacks(self._portal, self._inner.callbacks)
         self.exceptions = Exceptions(self._portal, self._inner.exceptions)
+        self.assets = Assets(self._portal, self._inner.assets)
+        self.executors = Executors(self._portal, self._inner.executors)
 
     def __enter__(self) -> Self:
         self.open()
@@ -386,6 +490,8 @@ class Stepfast:
         return self._inner.codes()
 
     runs = blocking(AsyncStepfast.runs)
+    register = blocking(AsyncStepfast.register)
+    startable = blocking(AsyncStepfast.startable)
     change_many = blocking(AsyncStepfast.change_many)
     change_pages = paging(AsyncStepfast.change_pages)
     check = blocking(AsyncStepfast.check)

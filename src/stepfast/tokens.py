@@ -8,17 +8,22 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
+import json
 import os
 import secrets
+import struct
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
+from stepfast.kernel.decisions import CallId
+from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import Invalid, StoreUnusable
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.reviews import ReviewId
 
 PREFIX = "sfr_"
+CALLBACK_PREFIX = "sfc_"
 RANDOM_BYTES = 32
 MIN_KEY_BYTES = 32
 MAX_KEY_NUMBER = 255
@@ -59,6 +64,10 @@ class Secret:
         """The hash of a text that nobody can make without this key."""
         return hmac.new(self._content, text._content, "sha256").hexdigest()
 
+    def mac_of(self, content: bytes) -> bytes:
+        """What proves that whoever made this content had the key."""
+        return hmac.digest(self._content, content, "sha256")
+
 
 class Key(NamedTuple):
     """A key, and the number by which tokens name it."""
@@ -78,6 +87,13 @@ class KeyRing(tuple[Key, ...]):
             if key.number == token.key_number:
                 return key.secret.hash_of(token.text)
         return None
+
+    def proves(self, token: ShownCallback) -> bool:
+        """Whether a callback token was made with one of these keys, for just what it names."""
+        return any(
+            key.number == token.key_number and hmac.compare_digest(key.secret.mac_of(token.named), token.mac)
+            for key in self
+        )
 
 
 class ShownToken(NamedTuple):
@@ -117,6 +133,55 @@ def _content_of(text: bytes) -> bytes | None:
         return base64.b64decode(body + b"=" * (-len(body) % 4), altchars=b"-_", validate=True)
     except binascii.Error:
         return None
+
+
+class ShownCallback(NamedTuple):
+    """A callback token that somebody shows: what it names, and what proves that it was handed out."""
+
+    run_id: RunId
+    generation: int
+    call: CallId
+    expires_at: Instant
+    key_number: int
+    named: bytes
+    mac: bytes
+
+    def __repr__(self) -> str:
+        return "<callback token>"
+
+
+# Run, generation, when it expires, and the number of the key; then what proves it, and the address of the call.
+_NAMED = struct.Struct(">16sIQB")
+_MAC_BYTES = 32
+# Hashes of resume tokens are made with the same keys.
+_CALLBACKS_ONLY = b"callback:"
+
+
+def new_callback(run_id: RunId, generation: int, call: CallId, expires_at: Instant, key: Key) -> str:
+    """A token to call a step back with; nothing of it need be stored, as nobody can make one without the key."""
+    head = _NAMED.pack(UUID(run_id).bytes, generation, expires_at, key.number)
+    address = json.dumps(call, separators=(",", ":")).encode()
+    mac = key.secret.mac_of(_CALLBACKS_ONLY + head + address)
+    return CALLBACK_PREFIX + base64.urlsafe_b64encode(head + mac + address).rstrip(b"=").decode()
+
+
+def shown_callback(text: object) -> ShownCallback | None:
+    """The callback token that somebody gave; None when it is none. Raises nothing, so that no traceback can hold it."""
+    given = text if isinstance(text, str) else text.revealed() if isinstance(text, Secret) else ""
+    body = given.removeprefix(CALLBACK_PREFIX)
+    try:
+        content = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
+        run, generation, expires_at, number = _NAMED.unpack_from(content)
+        mac, address = content[_NAMED.size :][:_MAC_BYTES], content[_NAMED.size + _MAC_BYTES :]
+        path, name, nth = json.loads(address)
+    except (ValueError, struct.error, TypeError):
+        return None
+    # One token has one form.
+    if given != CALLBACK_PREFIX + base64.urlsafe_b64encode(content).rstrip(b"=").decode():
+        return None
+    named = _CALLBACKS_ONLY + content[: _NAMED.size] + address
+    run_id = RunId(str(UUID(bytes=run)))
+    return ShownCallback(run_id, generation, CallId(path, name, nth), Instant(expires_at), number, named, mac)
 
 
 def read_keys(text: str) -> KeyRing:

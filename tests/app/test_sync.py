@@ -9,7 +9,9 @@ import pytest
 
 from stepfast import RunFailed, RunState, Start, StepfastError, WaitTimeout, WrongCall, receive, step, sync, workflow
 from stepfast.app import Stepfast
+from stepfast.executors import Executors
 from stepfast.letters import DeadLetters
+from stepfast.library import Workflows
 from stepfast.queues import Queues
 from stepfast.runs import Run
 from stepfast.serverless import Serverless
@@ -139,6 +141,8 @@ PAIRS = {
     "AppWorker": (AppWorker, sync.AppWorker, {"drained", "spent", "grace_ms"}),
     "Workers": (Workers, sync.Workers, set()),
     "Queues": (Queues, sync.Queues, set()),
+    "Workflows": (Workflows, sync.Workflows, set()),
+    "Executors": (Executors, sync.Executors, set()),
     "DeadLetters": (DeadLetters, sync.DeadLetters, set()),
     "Serverless": (Serverless, sync.Serverless, set()),
 }

@@ -11,6 +11,7 @@ from stepfast.kernel.decisions import OpenWait
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.exchange import Look
 from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.outside import Asking
 from stepfast.kernel.reasons import Seen, explain, telling_events
 from stepfast.kernel.reviews import Owner
 from stepfast.kernel.states import RunState, WaitKind
@@ -97,7 +98,18 @@ def test_a_pause_that_has_not_come_into_force_is_told():
         (wait(WaitKind.CHILDREN, "charge", total=10, got=6, failed=1), "3 of 10 children of charge (1 failed)"),
         (wait(WaitKind.REVIEW, "price"), f"It waits for review 'price' ({RUN}.1). `stepfast reviews decide {RUN}.1`"),
         (wait(WaitKind.REVIEW, "price", LATER), f"'price' ({RUN}.1) until 2025-06-15 15:07:40 UTC."),
-        (wait(WaitKind.OUTSIDE, "batch"), "It waits for outside work 'batch'."),
+        (
+            wait(WaitKind.OUTSIDE, Asking("train#1", "b7").text, LATER),
+            'Step train#1 waits for outside work (handle "b7"), asked again at 2025-06-15 15:07:40 UTC. An answer',
+        ),
+        (
+            wait(WaitKind.OUTSIDE, Asking("train#1", "b7", error="OSError: no route").text, LATER),
+            "at 2025-06-15 15:07:40 UTC. The last question failed: OSError: no route. An answer",
+        ),
+        (
+            wait(WaitKind.OUTSIDE, Asking("train#1", {"id": 7}, polled=False).text),
+            'Step train#1 waits for outside work (handle {"id": 7}). Its call back moves it.',
+        ),
         (wait(WaitKind.CODE, "checkout@3"), "Its records do not fit the code of checkout@3."),
     ],
 )
@@ -155,9 +167,23 @@ def test_a_run_in_line_says_who_can_take_it(workers, sentence):
     assert sentence in why(view(RunState.PENDING), workers=workers)
 
 
-def test_a_step_with_a_queue_of_its_own_needs_its_name_only():
+def test_a_step_with_a_queue_of_its_own_needs_a_worker_with_its_executor():
     run = view(RunState.PENDING, kind="step", workflow="render", code="render")
-    assert "No live worker has render." in why(run)
+    assert "No live worker has executor render." in why(run)
+
+
+@pytest.mark.parametrize(
+    ("name", "workers", "is_told"),
+    [
+        ("render", [worker()], True),
+        ("render", [worker(codes=("render",))], False),
+        ("render", [], False),
+        ("film@1", [worker()], False),
+    ],
+)
+def test_a_run_that_waits_for_a_step_elsewhere_names_the_executor_that_nobody_has(name, workers, is_told):
+    text = why(view(RunState.WAITING), wait(WaitKind.CHILDREN, name, total=1), workers=workers)
+    assert ("no live worker has executor render" in text) is is_told
 
 
 def test_a_spread_step_needs_the_code_of_the_run_that_spread_it():

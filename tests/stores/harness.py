@@ -49,7 +49,8 @@ __all__ = [
 
 TABLES = (
     "run", "task", "generation", "outcome", "step", "event", "wait", "unjoined", "inbox", "dead_letter", "idempotency",
-    "review", "review_answer", "review_token", "exception_item", "exception_comment",
+    "review", "review_answer", "review_token", "exception_item", "exception_comment", "asset", "asset_version",
+    "lineage", "artifact",
 )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from stepfast.kernel.decisions import HeldRun, NewRun
 from stepfast.kernel.exchange import Claim, DeadRun, QueueRoom, Upkeep
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.stores import rows
-from stepfast.stores.postgres import claiming, commands, reading, starting, workers
+from stepfast.stores.postgres import claiming, commands, definitions, reading, starting, workers
 from stepfast.stores.postgres.saving import save_call
 from stepfast.stores.postgres.store import PostgresStore
 from tests.stores.harness import Harness, end, step
@@ -297,6 +297,27 @@ async def test_records_are_found_by_their_runs(session):
     held = await session.held()
     await session.connection.fetch(*_flat(save_call([step(run) for run in held], False)))
     assert await session.pages(claiming.RECORDS, [[run.run_id for run in held[:5]]]) < 100
+
+
+FILL_DEFINITIONS = """
+insert into stepfast.definition (definition_id, number, tenant, name, version, digest, kind, content, registered_at)
+select gen_random_uuid(), i, 't' || i % 500, 'say' || i % 100, i, 'd', 'template', '{}', 0
+  from generate_series(1, $1::integer) i
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("definitions_after", {"after": BACKLOG - 10, "limit": BATCH}),
+        ("list_definitions", {"before": BACKLOG, "tenant": "t1", "limit": BATCH}),
+        ("list_definitions", {"before": BACKLOG, "tenant": "t1", "name": "say1", "version": 501, "limit": BATCH}),
+    ],
+)
+async def test_definitions_are_found_among_however_many_there_are(session, name, asked):
+    await session.connection.execute(FILL_DEFINITIONS.replace("$1::integer", str(BACKLOG)))
+    text, names = definitions._statement(name, frozenset(asked))
+    assert await session.pages(text, [asked[each] for each in names]) < MOST_PAGES
 
 
 async def test_no_function_that_rules_out_plans_is_compiled(session):

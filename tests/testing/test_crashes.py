@@ -44,9 +44,9 @@ async def test_a_step_whose_record_was_never_sent_runs_again(database):
     both = chain(bodies)
     async with engine(database=database, workflows=[both]) as opened:
         run = await opened.start(both)
-        opened.crash_after(CrashPoint(4, answered=False))
+        opened.crash_after(CrashPoint(5, answered=False))
         assert await opened.result(run) == 2
-        assert opened.died == "before store call 4 (save)"
+        assert opened.died == "before store call 5 (save)"
     assert bodies == {"first": 2, "second": 1}
 
 
@@ -112,7 +112,7 @@ async def test_every_point_of_a_small_scenario_is_tried_and_ends_the_same():
         return await opened.run(say, "held")
 
     tried = await crash_points(scenario, workflows=[say])
-    assert tried.calls[:5] == ["enrol", "start", "beat", "upkeep", "claim"]
+    assert tried.calls[:5] == ["definitions_after", "enrol", "start", "beat", "upkeep"]
     assert tried.points == [CrashPoint(n // 2 + 1, n % 2 == 1) for n in range(2 * len(tried.calls))]
 
 
@@ -132,7 +132,7 @@ async def test_an_assertion_that_fails_after_a_crash_says_where_the_process_died
 
     with pytest.raises(AssertionError) as caught:
         await crash_points(scenario, workflows=[say])
-    assert caught.value.__notes__ == ["The process was let die before store call 1 (enrol)."]
+    assert caught.value.__notes__ == ["The process was let die before store call 1 (definitions_after)."]
 
 
 async def test_a_crash_by_hand_lets_a_parked_run_be(database):

@@ -17,13 +17,16 @@ from stepfast.cli.printing import say
 from stepfast.kernel.errors import StepfastError
 
 COMMANDS = {
+    "assets": Entry("stepfast.cli.families:assets", "Content that outlives runs, and who has read and written it."),
     "bench": Entry("stepfast.cli.bench:bench", "Measure what a database gives, in a scratch place of its own."),
     "dead-letters": Entry("stepfast.cli.families:dead_letters", "Runs that failed for good: look, replay, discard."),
     "demo": Entry("stepfast.cli.demo:demo", "Watch a workflow survive the kill -9 of its worker."),
     "doctor": Entry("stepfast.cli.doctor:doctor", "Examine database, schema, workers and runs."),
     "exceptions": Entry("stepfast.cli.families:exceptions", "What a person should look at: list, assign, resolve."),
+    "executors": Entry("stepfast.cli.families:executors", "What steps can call by name, and whether it works."),
     "migrate": Entry("stepfast.cli.migrate:migrate", "Bring the schema of the database up to date."),
     "queues": Entry("stepfast.cli.families:queues", "The queues that have open runs."),
+    "callbacks": Entry("stepfast.cli.families:callbacks", "End the outside work of steps by their tokens."),
     "reviews": Entry("stepfast.cli.families:reviews", "What runs ask of people: look, answer, statistics."),
     "run": Entry("stepfast.cli.run:run", "Run a workflow of a file here and now, and print its result."),
     "runs": Entry("stepfast.cli.families:runs", "List, watch, start and change runs."),

@@ -8,7 +8,7 @@ from stepfast.cli.groups import Entry, LazyGroup
 
 RUNS = {
     "list": Entry("stepfast.cli.runs_listing:list_runs", "A page of runs, newest first."),
-    "show": Entry("stepfast.cli.runs_showing:show", "One run with its steps."),
+    "show": Entry("stepfast.cli.runs_showing:show", "One run with its steps and artifacts."),
     "events": Entry("stepfast.cli.runs_showing:events", "The history of a run."),
     "watch": Entry("stepfast.cli.runs_showing:watch", "The events of a run as they come, until it ends."),
     "why": Entry("stepfast.cli.runs_showing:why", "What a run waits for, and who or what can move it."),
@@ -43,6 +43,17 @@ DEAD_LETTERS = {
 @click.group(cls=LazyGroup, entries=DEAD_LETTERS)
 def dead_letters() -> None:
     """Runs that failed for good and that no other run waits for: look, replay, discard."""
+
+
+CALLBACKS = {
+    "complete": Entry("stepfast.cli.callbacks:complete", "Say by its token that outside work is done."),
+    "fail": Entry("stepfast.cli.callbacks:fail", "Say by its token that outside work has failed."),
+}
+
+
+@click.group(cls=LazyGroup, entries=CALLBACKS)
+def callbacks() -> None:
+    """End the outside work of a step, by the token that its body gave away."""
 
 
 REVIEWS = {
@@ -82,6 +93,32 @@ def exceptions() -> None:
     """
 
 
+EXECUTORS = {
+    "list": Entry("stepfast.cli.executors:list_executors", "What steps can call by name, and plugins that are broken."),
+    "health": Entry("stepfast.cli.executors:health", "Whether executors could do their work now."),
+}
+
+
+@click.group(cls=LazyGroup, entries=EXECUTORS)
+def executors() -> None:
+    """The executors of an app and of installed packages: what steps can call by name."""
+
+
+ASSETS = {
+    "list": Entry("stepfast.cli.assets:list_assets", "A page of assets in their newest versions."),
+    "show": Entry("stepfast.cli.assets:show", "One asset, with who has read and written it."),
+    "lineage": Entry("stepfast.cli.assets:lineage", "What steps have read and written."),
+}
+
+
+@click.group(cls=LazyGroup, entries=ASSETS)
+def assets() -> None:
+    """Content that outlives runs, in versions that never change.
+
+    An asset is named by its id, which is its tenant's own, or as ID@VERSION.
+    """
+
+
 QUEUES = {
     "list": Entry("stepfast.cli.queues:list_queues", "Every queue that has open runs or a worker."),
     "show": Entry("stepfast.cli.queues:show", "One queue, with the workers that serve it."),
@@ -106,7 +143,12 @@ def workers() -> None:
 
 WORKFLOWS = {
     "check": Entry("stepfast.cli.workflows_check:check", "Whether the app's code fits the runs that are open."),
-    "list": Entry("stepfast.cli.workflows:list_workflows", "The workflows of the app, and of the workers alive."),
+    "plan": Entry("stepfast.cli.templates:plan", "What a template does, in order; or its picture."),
+    "schema": Entry("stepfast.cli.templates:schema", "The JSON Schema of templates, for editors."),
+    "validate": Entry("stepfast.cli.templates:validate", "Everything that is wrong with templates."),
+    "list": Entry("stepfast.cli.workflows:list_workflows", "The workflows of the app, registered ones, and workers'."),
+    "show": Entry("stepfast.cli.workflows:show", "One workflow, with its content or as a picture."),
+    "register": Entry("stepfast.cli.workflows_register:register", "Keep a template for good."),
 }
 
 

@@ -13,23 +13,29 @@ from types import ModuleType
 from stepfast.app import Stepfast
 from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.workflows.functions import AsyncWorkflow, SyncWorkflow, Workflow
+from stepfast.workflows.graphs.graph import Graph
 
-DECORATED = (AsyncWorkflow, SyncWorkflow)
+DECORATED = (AsyncWorkflow, SyncWorkflow, Graph)
 
 WHICH = "Name the file with the workflow, and the workflow if there are several: file.py:workflow"
 WHERE = "Name the app with --app module:name or --app file.py:name, with STEPFAST_APP, or as `app` in [tool.stepfast]"
 
 
 def load_app(target: str | None) -> Stepfast:
-    """The app that a target names; without a name, the only app of its module, else one with all its workflows."""
+    """The app that a target names, which must know a workflow."""
     if not target:
         raise Invalid(f"There is no workflow to serve. {WHERE} of pyproject.toml.")
-    place, _, name = target.partition(":")
-    module = _import(place, WHERE)
-    app = _named(module, name, target) if name else _only_app(module, target)
+    app = find_app(target)
     if not app.codes():
         raise Invalid(f"{target} knows no workflow. Mark a function with @workflow in a module that it imports.")
     return app
+
+
+def find_app(target: str) -> Stepfast:
+    """The app that a target names; without a name, the only app of its module, else one with all its workflows."""
+    place, _, name = target.partition(":")
+    module = _import(place, WHERE)
+    return _named(module, name, target) if name else _only_app(module, target)
 
 
 def load_workflow(target: str) -> tuple[Stepfast, Workflow]:
@@ -37,7 +43,8 @@ def load_workflow(target: str) -> tuple[Stepfast, Workflow]:
     place, _, name = target.partition(":")
     module = _import(place, WHICH)
     found = {given.workflow.name: given.workflow for given in vars(module).values() if isinstance(given, DECORATED)}
-    own = {known: each for known, each in found.items() if each.function.__module__ == module.__name__}
+    here = (f"{module.__name__}.", f"{module.__name__}:")
+    own = {known: each for known, each in found.items() if each.place.startswith(here)}
     return _only_app(module, target), _chosen(name, own or found, place)
 
 

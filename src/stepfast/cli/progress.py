@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SHOWN_STEPS = 15
 BEGINS = frozenset({EventType.STEP_STARTED, EventType.STEP_WAITING})
-ENDS = frozenset({EventType.STEP_COMPLETED, EventType.STEP_FAILED, EventType.STEP_CANCELLED})
+ENDS = frozenset({EventType.STEP_COMPLETED, EventType.STEP_FAILED, EventType.STEP_CANCELLED, EventType.STEP_UNDONE})
 
 
 @asynccontextmanager

@@ -85,7 +85,7 @@ def resume(client: Client, token_file: Path | None, said: tuple[str, ...], **giv
     # A token reaches all tenants' reviews by itself; a tenant that is named must be its own.
     given["tenant"] = client.named_tenant
     corrected = None if value is None else json_of(value, "The value")
-    token = Secret(_token(token_file))
+    token = Secret(read_token(token_file))
 
     async def work(app: Stepfast) -> Changed:
         return await app.reviews.resume(token, verdict, corrected, **given)
@@ -112,7 +112,7 @@ def _spoken(said: tuple[str, ...]) -> tuple[str, str | None]:
     return verdict, rest[0] if rest else None
 
 
-def _token(file: Path | None) -> str:
+def read_token(file: Path | None) -> str:
     """The token by the way that was chosen; what is too long is none, and is not read further."""
     if file is None and sys.stdin.isatty():
         asked: str = click.prompt("Token", hide_input=True, err=True)

@@ -14,6 +14,7 @@ from stepfast.cli.following import follow
 from stepfast.cli.paging import Listing, print_page
 from stepfast.cli.printing import moment, print_facts, print_json, print_table, say, shortened, took, visible
 from stepfast.cli.shapes import error_line, event_object, run_object
+from stepfast.kernel.artifacts import ArtifactView
 from stepfast.kernel.reasons import Why
 from stepfast.kernel.states import RunState
 from stepfast.kernel.views import EventView, Progress, RunView, StepView
@@ -26,20 +27,23 @@ PAGE = 1_000
 @with_client
 @click.argument("run")
 def show(client: Client, run: str) -> None:
-    """One run with its steps; `-o json` has its input, values and errors whole."""
+    """One run with its steps and artifacts; `-o json` has its input, values and errors whole."""
 
-    async def read(app: Stepfast) -> tuple[RunView, list[StepView]]:
+    async def read(app: Stepfast) -> tuple[RunView, list[StepView], list[ArtifactView]]:
         handle = await client.handle(app, run)
-        return await handle.info(), await handle.steps()
+        return await handle.info(), await handle.steps(), await handle.artifacts()
 
-    view, steps = client.perform(read)
+    view, steps, artifacts = client.perform(read)
     if client.is_json:
-        print_json(run_object(view, steps))
+        print_json({**run_object(view, steps), "artifacts": [each._asdict() for each in artifacts]})
         return
     print_facts(_facts(view))
     if steps:
         click.echo()
         _print_steps(steps)
+    if artifacts:
+        click.echo()
+        print_table(("artifact", "step", "type", "bytes", "saved"), map(_artifact_row, artifacts))
 
 
 @click.command()
@@ -96,6 +100,10 @@ def event_line(event: EventView) -> str:
     """An event on one line."""
     parts = (f"{event.seq:>4}", moment(event.at), f"{event.type:<15}", event.step, _attempt(event), event.data)
     return visible("  ".join(part for part in parts if part)).rstrip()
+
+
+def _artifact_row(found: ArtifactView) -> tuple[object, ...]:
+    return (found.name, found.step, found.media_type, f"{found.size:,}", moment(found.saved_at))
 
 
 def _attempt(event: EventView) -> str | None:

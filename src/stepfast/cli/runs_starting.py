@@ -43,7 +43,7 @@ def start(
     asked_by: str | None,
     **given: Any,
 ) -> None:
-    """Start a run of a workflow of the app, and print its id.
+    """Start a run of a workflow of the app, or of a registered one, and print its id.
 
     Of the JSON an array is positional, an object keywords, anything else the single argument; `@file.json` reads a
     file, `-` reads stdin.
@@ -51,12 +51,16 @@ def start(
     options = {"tenant": client.one_tenant, "actor": asked_by, "metadata": _metadata(metadata), **given}
 
     async def work(app: Stepfast) -> tuple[str, Any]:
-        definition = app.definition(workflow)
+        definition = await app.startable(workflow, client.one_tenant)
         arguments = arguments_of(definition, text)
         handle = await app.start(definition, *arguments.args, arguments=arguments.kwargs, **options)
         return handle.id, await result_of(handle, definition) if wait else None
 
-    run_id, result = client.perform(work, needs_code=True)
+    async def is_registered(app: Stepfast) -> bool:
+        return bool(await app.workflows.list(workflow, tenant=client.one_tenant))
+
+    needs_code = bool(client.settings.app) or not client.perform(is_registered)
+    run_id, result = client.perform(work, needs_code=needs_code)
     if wait:
         print_json(result)
     elif client.is_json:

@@ -206,7 +206,9 @@ def _number(item: Item) -> None:
 
 def _move_waits(decision: Decision, by: int) -> None:
     """A wait bears the number of the record that opens it, and the children that it joins name it by that."""
-    decision.opened = [wait._replace(wait_id=_moved(wait.wait_id, by)) for wait in decision.opened]
+    decision.opened = [
+        wait if wait.is_numbered else wait._replace(wait_id=_moved(wait.wait_id, by)) for wait in decision.opened
+    ]
     decision.children = [child._replace(joins=_moved_joins(child.joins, by)) for child in decision.children]
     decision.reviews = [review._replace(wait_id=_moved(review.wait_id, by)) for review in decision.reviews]
 

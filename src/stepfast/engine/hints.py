@@ -21,6 +21,7 @@ PATIENCE_S = 0.05
 ENDED = "ended"
 READY = "ready:"
 LOOK = "look:"
+DEFINED = "defined"
 ANY_QUEUE = "*"
 
 
@@ -46,6 +47,7 @@ class Hints:
         self._patience: asyncio.TimerHandle | None = None
         self.on_ended: Callable[[], None] = lambda: None
         self.on_ready: Callable[[str], None] = lambda queue: None
+        self.on_defined: Callable[[], None] = lambda: None
         self.on_look: Callable[[str], None] = lambda run_id: None
 
     async def open(self) -> None:
@@ -99,6 +101,8 @@ class Hints:
     def _heard(self, topic: str) -> None:
         if topic == ENDED:
             self.on_ended()
+        elif topic == DEFINED:
+            self.on_defined()
         elif topic.startswith(READY):
             self.on_ready(topic.removeprefix(READY))
         elif topic.startswith(LOOK):

@@ -14,6 +14,7 @@ from stepfast.kernel.events import Event
 from stepfast.kernel.exchange import DeadRun
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.items import ItemChange, ItemCommand, LockedItem
+from stepfast.kernel.outside import LockedCall, NewMessage, OutsideCommand
 from stepfast.kernel.reviews import Decide, LockedReview, ReviewChange, ReviewCommand
 from stepfast.kernel.states import RunState, StepState, TaskState
 
@@ -48,6 +49,8 @@ class RetryRun:
 
     step: str | None = None
     version: int | None = None
+    definition: str | None = None
+    """The digest of that version's definition."""
     name: ClassVar[str] = "retry"
     needs_steps: ClassVar[bool] = True
 
@@ -58,6 +61,8 @@ class Rerun:
 
     from_step: str | None = None
     version: int | None = None
+    definition: str | None = None
+    """The digest of that version's definition."""
     name: ClassVar[str] = "rerun"
     needs_steps: ClassVar[bool] = True
 
@@ -79,7 +84,7 @@ class TimeOut:
     needs_steps: ClassVar[bool] = False
 
 
-Command = Cancel | Pause | Resume | RetryRun | Rerun | Discard | TimeOut | ReviewCommand | ItemCommand
+Command = Cancel | Pause | Resume | RetryRun | Rerun | Discard | TimeOut | ReviewCommand | ItemCommand | OutsideCommand
 
 
 class Request(NamedTuple):
@@ -97,7 +102,10 @@ class Request(NamedTuple):
         """What must be the same when the key comes again."""
         # Two people who answer alike do not answer the same.
         who = {"actor": self.actor} if isinstance(self.command, Decide) else {}
-        return json.dumps({"run_id": self.run_id, **asdict(self.command), **who}, sort_keys=True)
+        asked = asdict(self.command)
+        # Looked up for the version that was asked for; who asks again may find more.
+        asked.pop("definition", None)
+        return json.dumps({"run_id": self.run_id, **asked, **who}, sort_keys=True)
 
 
 class StepMark(NamedTuple):
@@ -139,9 +147,13 @@ class LockedRun(NamedTuple):
     """A worker has claimed its present generation before."""
     leave: bool = False
     """It may outlive the run that started it."""
+    definition: str | None = None
+    """The digest of the definition that it is pinned to."""
     review: LockedReview | None = None
     """Loaded for commands that name one."""
     item: LockedItem | None = None
+    """The same."""
+    call: LockedCall | None = None
     """The same."""
 
 
@@ -153,6 +165,7 @@ class Reopen(NamedTuple):
     input: str
     cause: str
     superseded: tuple[CallId, ...]
+    definition: str | None = None
 
 
 class Change(NamedTuple):
@@ -172,6 +185,7 @@ class Change(NamedTuple):
     """What became of the run's dead letter."""
     review: ReviewChange | None = None
     item: ItemChange | None = None
+    message: NewMessage | None = None
     refusal: StepfastError | None = None
     """The answer to a command that changed nothing, but is told of."""
 

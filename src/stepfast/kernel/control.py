@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from stepfast.kernel.commands import (
     Cancel,
@@ -20,6 +21,7 @@ from stepfast.kernel.commands import (
     TimeOut,
 )
 from stepfast.kernel.decisions import CallId, DeadLetter, Outcome
+from stepfast.kernel.definitions import code_of
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import IllegalMove, Invalid, NothingBefore, RunCancelled, StepNotFound
 from stepfast.kernel.events import Event, EventType
@@ -27,8 +29,27 @@ from stepfast.kernel.exchange import DeadRun
 from stepfast.kernel.item_judging import discard, judge_item, letter_resolved
 from stepfast.kernel.items import AssignItem, CommentItem, ResolveItem
 from stepfast.kernel.judging import judge
+from stepfast.kernel.outside import CallBack, ExpireCall
+from stepfast.kernel.outside_judging import judge_outside
 from stepfast.kernel.rules import failing
 from stepfast.kernel.states import STEP_CUT_OFF, STEP_ENDED, RunState, StepState, TaskState, check_move
+
+
+class Life(NamedTuple):
+    """What the next generation of a run is executed with."""
+
+    version: int
+    code: str
+    definition: str | None
+
+
+def _life(run: LockedRun, command: RetryRun | Rerun) -> Life:
+    """The version that a command names, or the same as ever, down to the content of its definition."""
+    version = command.version or run.version
+    # A spread step has the code of the run that started it, which its own name does not tell.
+    if run.kind == "step" or version == run.version:
+        return Life(version, run.code, run.definition)
+    return Life(version, code_of(run.workflow, version, command.definition), command.definition)
 
 
 def decide(run: LockedRun, request: Request, now: Instant) -> Change:
@@ -40,16 +61,18 @@ def decide(run: LockedRun, request: Request, now: Instant) -> Change:
             return pause(run, request, now)
         case Resume():
             return resume(run, request, now)
-        case RetryRun(step, version):
-            return retry(run, request, step, version, now)
-        case Rerun(from_step, version):
-            return rerun(run, request, from_step, version, now)
+        case RetryRun(step) as command:
+            return retry(run, request, step, _life(run, command), now)
+        case Rerun(from_step) as command:
+            return rerun(run, request, from_step, _life(run, command), now)
         case Discard():
             return discard(run, request, now)
         case TimeOut(verdict):
             return time_out(run, verdict, now)
         case AssignItem() | CommentItem() | ResolveItem():
             return judge_item(run, request, request.command, now)
+        case CallBack() | ExpireCall():
+            return judge_outside(run, request, request.command, now)
         case _:
             return judge(run, request, request.command, now)
 
@@ -80,13 +103,11 @@ def resume(run: LockedRun, request: Request, now: Instant) -> Change:
     return Change(state, (_event(EventType.RESUMED, request, now),), hold=False, ready=not is_put_off)
 
 
-def retry(run: LockedRun, request: Request, step: str | None, version: int | None, now: Instant) -> Change:
-    """A failed run goes on, as a new generation, without the failure that ended it."""
+def retry(run: LockedRun, request: Request, step: str | None, life: Life, now: Instant) -> Change:
+    """A run that failed, wholly or in part, goes on, as a new generation, without the failures that ended it so."""
     check_move(run.run_id, run.state, "retry")
     if step is None:
-        failed = failing_steps(run.error)
-        newest = {mark.call: mark for mark in run.steps}
-        superseded = [call for call, mark in newest.items() if call.address in failed or mark.state in STEP_CUT_OFF]
+        superseded = _failed_calls(run)
     else:
         chosen = find_step(run, step)
         if chosen.state is not StepState.FAILED:
@@ -94,11 +115,26 @@ def retry(run: LockedRun, request: Request, step: str | None, version: int | Non
                 f"Step {chosen.call.address} of run {run.run_id} is {chosen.state}, so it cannot be retried. "
                 f"Run it again with `stepfast runs rerun {run.run_id} --from {chosen.seq}`."
             )
-        superseded = _from_on(run.steps, chosen.seq)
-    return _reopened(run, request, EventType.RETRIED, version, superseded, {"step": step}, now)
+        # Steps of a run that ended in part rest on their inputs alone: what others made is found again by these.
+        in_part = run.state is RunState.PARTIAL
+        superseded = [chosen.call, *_cut_off(run)] if in_part else _from_on(run.steps, chosen.seq)
+    return _reopened(run, request, EventType.RETRIED, life, superseded, {"step": step}, now)
 
 
-def rerun(run: LockedRun, request: Request, from_step: str | None, version: int | None, now: Instant) -> Change:
+def _failed_calls(run: LockedRun) -> list[CallId]:
+    """The calls whose failures ended a run, or made its end a partial one, and all that must be done again for it."""
+    failed, newest = failing_steps(run.error), {mark.call: mark for mark in run.steps}
+    if run.state is RunState.PARTIAL and not failed:
+        failed = frozenset(call.address for call, mark in newest.items() if mark.state is StepState.FAILED)
+    return [*(call for call in newest if call.address in failed), *_cut_off(run)]
+
+
+def _cut_off(run: LockedRun) -> list[CallId]:
+    newest = {mark.call: mark for mark in run.steps}
+    return [call for call, mark in newest.items() if mark.state in STEP_CUT_OFF]
+
+
+def rerun(run: LockedRun, request: Request, from_step: str | None, life: Life, now: Instant) -> Change:
     """An ended run starts over, as a new generation, from a step or from the beginning."""
     check_move(run.run_id, run.state, "rerun")
     if from_step is None:
@@ -111,7 +147,7 @@ def rerun(run: LockedRun, request: Request, from_step: str | None, version: int 
                 f"Nothing of run {run.run_id} finished before step {chosen.call.address}. "
                 f"Run all of it again with `stepfast runs rerun {run.run_id}`."
             )
-    return _reopened(run, request, EventType.RERUN, version, superseded, {"from_step": from_step}, now)
+    return _reopened(run, request, EventType.RERUN, life, superseded, {"from_step": from_step}, now)
 
 
 def time_out(run: LockedRun, verdict: DeadRun, now: Instant) -> Change:
@@ -138,6 +174,7 @@ def failing_steps(error: str | None) -> frozenset[str]:
             found.add(failure["step"])
         found.update(failure.get("unheard", ()))
         found.update(failure.get("handlers", ()))
+        found.update(failure.get("borne", ()))
         pending += [inner for inner in (failure.get("cause"), *failure.get("inner", ())) if inner]
     return frozenset(found)
 
@@ -177,7 +214,7 @@ def _reopened(
     run: LockedRun,
     request: Request,
     event_type: EventType,
-    version: int | None,
+    life: Life,
     superseded: Sequence[CallId],
     data: dict[str, object],
     now: Instant,
@@ -187,16 +224,13 @@ def _reopened(
             f"Run {run.run_id} is {run.state} and has been counted by its parent {run.joins and run.joins.parent_id}, "
             f"which still waits for others. Retry or rerun the parent when it has ended."
         )
-    version = version or run.version
     calls = tuple(dict.fromkeys(superseded))
-    # A spread step has the code of the run that started it, which its own name does not tell.
-    code = run.code if run.kind == "step" else f"{run.workflow}@{version}"
-    told = {**data, "version": version, "superseded": len(calls)}
+    told = {**data, "version": life.version, "superseded": len(calls)}
     seen_to = (letter_resolved(run, request, "replayed", now),) if run.has_letter else ()
     return Change(
         RunState.PENDING,
         (*seen_to, _event(event_type, request, now, told)),
-        reopen=Reopen(version, code, run.input, request.command.name, calls),
+        reopen=Reopen(life.version, life.code, run.input, request.command.name, calls, life.definition),
         resolution="replayed" if run.has_letter else None,
     )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stepfast.kernel.causes import shape_of
+from stepfast.kernel.definitions import code_of
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.events import Event
 from stepfast.kernel.ids import RunId, WorkerId
@@ -68,6 +69,8 @@ class Wait(NamedTuple):
     spare: int = 0
     size: int | None = None
     """How many children there are, where that is not what `need` and `spare` add up to."""
+    is_numbered: bool = False
+    """Whether `wait_id` is that of an earlier record already: it is put off, and opened anew in its place."""
 
     @property
     def total(self) -> int:
@@ -178,6 +181,7 @@ class Continue(NamedTuple):
     error: str | None = None
     superseded: tuple[CallId, ...] | None = None
     delay_ms: int = 0
+    definition: str | None = None
 
     @property
     def is_retry(self) -> bool:
@@ -210,6 +214,8 @@ class NewRun(NamedTuple):
     subject: str | None = None
     tags: tuple[str, ...] = ()
     metadata: str | None = None
+    definition: str | None = None
+    """The digest of the definition that it is pinned to; None for functions."""
 
 
 class Started(NamedTuple):
@@ -278,8 +284,15 @@ class HeldRun:
     """Whether it may outlive the run that started it."""
     kept_seq: int = 0
     """The number of the last record that an earlier generation has made."""
+    definition: str | None = None
+    """The digest of the definition that it is pinned to; None for functions."""
     riders: list[Event] = field(default_factory=list)
 
     @property
     def fence(self) -> Fence:
         return Fence(self.run_id, self.token, self.worker_id)
+
+    @property
+    def code(self) -> str:
+        """What it is executed with: a workflow, or a step on its own."""
+        return self.workflow if self.kind == "step" else code_of(self.workflow, self.version, self.definition)

@@ -23,6 +23,24 @@ class WorkerNotFound(NotFound):
     code = "E-WORKER-001"
 
 
+class AssetNotFound(NotFound):
+    """An asset, collection or artifact that does not exist, or not for this tenant."""
+
+    code = "E-ASSET-001"
+
+
+class WorkflowNotFound(NotFound):
+    """There is no workflow of that name, or not in that version."""
+
+    code = "E-VAL-006"
+
+
+class ExecutorNotFound(NotFound):
+    """An executor that nobody has registered here, or that was unregistered."""
+
+    code = "E-EXE-001"
+
+
 class LeaseLost(StepfastError):
     """Another worker, or a command, owns the run now; nothing that was sent has been written."""
 
@@ -77,10 +95,29 @@ class StepTimeout(StepfastError):
     code = "E-STEP-002"
 
 
+class Transient(StepfastError):
+    """Something that will pass by itself; a step that raises it, or an error with `transient = True`, is retried."""
+
+    code = "E-STEP-007"
+    transient: ClassVar[bool] = True
+
+
 class StepNotFound(StepfastError):
     """A run has no step of that name or number."""
 
     code = "E-STEP-003"
+
+
+class JoinFailed(StepfastError):
+    """Too few of several steps side by side came to a good end."""
+
+    code = "E-STEP-005"
+
+
+class UndoFailed(StepfastError):
+    """A step that was to be undone could not be: somebody must look at what it left behind."""
+
+    code = "E-STEP-006"
 
 
 class WaitTimeout(StepfastError):
@@ -113,6 +150,12 @@ class InvalidDefinition(Invalid):
     code = "E-VAL-002"
 
 
+class OutputMissing(Invalid):
+    """A step's output that another one requires and that is not there; trying again would not bring it."""
+
+    code = "E-STEP-003"
+
+
 class Unstorable(Invalid):
     """A value that cannot be kept as JSON and restored; the message holds the path to the culprit."""
 
@@ -123,6 +166,12 @@ class WrongCall(StepfastError):
     """A durable call in a form or place that cannot work; the message names the form that does."""
 
     code = "E-VAL-004"
+
+
+class EvaluationFailed(StepfastError):
+    """An expression that has no value for what it was given; the message names the part and the reason."""
+
+    code = "E-VAL-005"
 
 
 class StoreUnavailable(StepfastError):

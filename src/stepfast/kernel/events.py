@@ -11,6 +11,7 @@ from stepfast.kernel.durations import Instant
 class EventType(StrEnum):
     """Every kind of fact; published names, only ever added to."""
 
+    TEMPLATE_REGISTERED = "template_registered"
     QUEUED = "queued"
     CLAIMED = "claimed"
     STARTED = "started"
@@ -25,6 +26,7 @@ class EventType(StrEnum):
     HANDED_BACK = "handed_back"
     CONTINUED = "continued"
     COMPLETED = "completed"
+    PARTIAL = "partial"
     CANCELLED = "cancelled"
     DLQ_PENDING = "dlq_pending"
     DLQ_RECORDED = "dlq_recorded"
@@ -35,7 +37,9 @@ class EventType(StrEnum):
     STEP_WAITING = "step_waiting"
     STEP_COMPLETED = "step_completed"
     STEP_FAILED = "step_failed"
+    STEP_SKIPPED = "step_skipped"
     STEP_CANCELLED = "step_cancelled"
+    STEP_UNDONE = "step_undone"
     REVIEW_REQUESTED = "review_requested"
     REVIEW_ANSWERED = "review_answered"
     REVIEW_DECIDED = "review_decided"
@@ -45,6 +49,7 @@ class EventType(StrEnum):
     REVIEW_COMMENTED = "review_commented"
     TOKEN_ISSUED = "token_issued"
     RESUME_SUBMITTED = "resume_submitted"
+    CALLBACK_SUBMITTED = "callback_submitted"
     EXCEPTION_OPENED = "exception_opened"
     EXCEPTION_ASSIGNED = "exception_assigned"
     EXCEPTION_COMMENTED = "exception_commented"

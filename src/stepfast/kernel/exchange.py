@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
+from types import MappingProxyType
 from typing import NamedTuple
 
 from stepfast.kernel.causes import shape_of
@@ -54,6 +55,8 @@ class Enrolment(NamedTuple):
     queues: Sequence[str]
     codes: Sequence[str]
     lease_ms: int
+    lacks: Mapping[str, str] = MappingProxyType({})
+    """Codes whose definitions it knows and cannot execute, and why."""
 
 
 class Holding(NamedTuple):
@@ -109,6 +112,8 @@ class UpkeepReport(NamedTuple):
     unjoined: list[RunId]
     silent_at: Instant | None = None
     """When the lease of a living worker is over that has not beaten by then; None: there is no living worker."""
+    definitions: int = 0
+    """The number of the definition that was registered last: whoever has not seen it has something to learn."""
 
 
 class Delivery(NamedTuple):

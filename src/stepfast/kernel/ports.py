@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from stepfast.kernel.asset_ports import AssetRows
 from stepfast.kernel.blobs import BlobFilter, BlobInfo, BlobKey
 from stepfast.kernel.commands import Changed, Request
 from stepfast.kernel.decisions import Decision, HeldRun, History, NewRun, Started
+from stepfast.kernel.definitions import DefinitionStore
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.events import Event
@@ -25,6 +27,7 @@ from stepfast.kernel.exchange import (
 )
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.item_ports import ItemReads
+from stepfast.kernel.outside_ports import OutsideRows
 from stepfast.kernel.review_views import ReviewReads
 from stepfast.kernel.views import (
     Backlog,
@@ -62,7 +65,7 @@ class Clock(Protocol):
         ...
 
 
-class Store(ReviewReads, ItemReads, Protocol):
+class Store(ReviewReads, ItemReads, AssetRows, DefinitionStore, OutsideRows, Protocol):
     """Where everything is remembered. Every call is one transaction; it has happened whole, or not at all."""
 
     commits_elsewhere: bool

@@ -13,6 +13,7 @@ from stepfast.kernel.durations import Instant
 from stepfast.kernel.events import EventType
 from stepfast.kernel.exchange import Look
 from stepfast.kernel.ids import RunId
+from stepfast.kernel.outside import Asking
 from stepfast.kernel.reviews import ANYBODY, Owner, ReviewId
 from stepfast.kernel.rules import HAND_BACK_WAIT_ID
 from stepfast.kernel.states import ENDED, PENDING_WAITS, RunState, WaitKind
@@ -100,6 +101,9 @@ def _end(seen: Seen) -> Reason:
         kind, message = str(error.get("type", "")).rpartition(":")[2], error.get("message", "")
         text = f"It failed at {at} with {kind}: {message}".rstrip(" :.") + "."
         return Reason("ended", text, f"`stepfast runs retry {run.run_id}` opens a new generation.")
+    if run.state is RunState.PARTIAL:
+        text = f"It ended in part at {at}: {_json(run.error).get('message') or 'some of its steps failed'}."
+        return Reason("ended", text, f"`stepfast runs retry {run.run_id}` does these again.")
     return Reason("ended", f"It ended at {at}.", "Nothing moves it any more but a rerun.")
 
 
@@ -161,9 +165,9 @@ def _wait(wait: OpenWait, seen: Seen) -> Reason:
         case WaitKind.REVIEW:
             text, mover = _review(wait, seen)
         case WaitKind.CHILDREN:
-            text, mover = f"It waits for {_children(wait)}{until}.", "Their ends move it."
+            text, mover = f"It waits for {_children(wait)}{until}.", _movers_of_children(wait, seen)
         case WaitKind.OUTSIDE:
-            text, mover = f"It waits for outside work {wait.name!r}{until}.", "Its call back moves it."
+            text, mover = _outside(wait)
         case WaitKind.CODE:
             text, mover = _code_wait(wait, seen)
         case _:
@@ -193,6 +197,15 @@ def _children(wait: OpenWait) -> str:
     return f"{still_open} of {wait.total} children of {wait.name}{failed}"
 
 
+def _movers_of_children(wait: OpenWait, seen: Seen) -> str:
+    # Only an executor's name stands there without a version; of a workflow each child tells by itself.
+    live = [worker for worker in seen.workers if worker.is_alive(seen.now)]
+    is_missing = live and not any(wait.name in worker.codes for worker in live)
+    if "@" in wait.name or not is_missing:
+        return "Their ends move it."
+    return f"Their ends move it, and no live worker has executor {wait.name}: start one whose app has it."
+
+
 def _backoff(wait: OpenWait, seen: Seen) -> tuple[str, str]:
     trouble = trouble_of(seen.told) if seen.told and _is_hand_back(wait) else None
     if trouble is None:
@@ -201,6 +214,16 @@ def _backoff(wait: OpenWait, seen: Seen) -> tuple[str, str]:
     at = "" if wait.due_at is None else f" at {_moment(wait.due_at)}"
     text = f"It was handed back {times} and is tried again{at}: {trouble.reason}"
     return text, "Put that right, and time moves it."
+
+
+def _outside(wait: OpenWait) -> tuple[str, str]:
+    asking = Asking.read(wait.name)
+    text = f"Step {asking.step} waits for outside work (handle {asking.shown_handle})"
+    if not asking.polled:
+        return f"{text}{_until(wait)}.", "Its call back moves it."
+    again = "" if wait.due_at is None else f", asked again at {_moment(wait.due_at)}"
+    last = f" The last question failed: {asking.error.rstrip('.')}." if asking.error else ""
+    return f"{text}{again}.{last}", "An answer, or its call back, moves it."
 
 
 def _is_hand_back(wait: OpenWait) -> bool:
@@ -230,10 +253,16 @@ def _takers(seen: Seen) -> Reason:
     serving = [worker for worker in knowing if run.queue in worker.queues]
     if not live:
         return Reason("worker", "No worker is alive.", "Start one with `stepfast worker`.")
+    # A step that is a run of its own has the name of its executor for its code.
+    what = f"executor {code}" if code == run.workflow else code
+    problem = next((worker.lacks[code] for worker in live if code in worker.lacks), None)
+    if not knowing and problem is not None:
+        text = f"No live worker can execute {what}: {problem}".rstrip(".") + "."
+        return Reason("code", text, "Start one that has what is missing.")
     if not knowing:
-        return Reason("code", f"No live worker has {code}.", "Start one whose app has it.")
+        return Reason("code", f"No live worker has {what}.", "Start one whose app has it.")
     if not serving:
-        text = f"No live worker that has {code} serves queue {run.queue}."
+        text = f"No live worker that has {what} serves queue {run.queue}."
         return Reason("queue", text, f"Start one with `stepfast worker --queues {run.queue}`.")
     workers = "1 worker serves" if len(serving) == 1 else f"{len(serving)} workers serve"
     text = f"It is queued in {run.queue} since {_moment(run.updated_at)}; {workers} it."

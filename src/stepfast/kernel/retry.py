@@ -42,9 +42,10 @@ class Retry:
 
         A group is judged by the errors in it: each must be one that is tried again, and none one that never is.
         """
-        return attempt < self.attempts and not self._forbids(error) and self._covers(error)
+        return attempt < self.attempts and not self.forbids(error) and self._covers(error)
 
-    def _forbids(self, error: BaseException) -> bool:
+    def forbids(self, error: BaseException) -> bool:
+        """Whether it is, or holds, an error that is never tried again."""
         return any(isinstance(each, self.never) for each in _with_inner(error))
 
     def _covers(self, error: BaseException) -> bool:

@@ -42,7 +42,7 @@ class ItemKind(StrEnum):
     POLICY_CONFLICT = "policy_conflict"
 
 
-REVIEW_KINDS = (ItemKind.REVIEW_REQUIRED, ItemKind.LOW_CONFIDENCE, ItemKind.POLICY_CONFLICT)
+REVIEW_KINDS = (ItemKind.REVIEW_REQUIRED, ItemKind.LOW_CONFIDENCE, ItemKind.POLICY_CONFLICT, ItemKind.BLOCKED)
 """The items that a review can be opened as."""
 
 FAIL, ESCALATE = "fail", "escalate"

@@ -22,6 +22,7 @@ from stepfast.kernel.decisions import (
 )
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.events import Event, EventType
+from stepfast.kernel.plan_rules import completed_type
 from stepfast.kernel.reviews import ItemKind, NewReview, ReviewId
 from stepfast.kernel.states import PENDING_WAITS, RunState, StepState, WaitKind, check_move
 
@@ -52,7 +53,7 @@ def begin_step(run: HeldRun, record: Record) -> Decision:
 
 def record_step(run: HeldRun, record: Record, closed: Sequence[int] = ()) -> Decision:
     """A step has its result, or has failed for good; a backoff that came before is over."""
-    event_type = EventType.STEP_COMPLETED if record.state is StepState.COMPLETED else EventType.STEP_FAILED
+    event_type = completed_type(record) if record.state is StepState.COMPLETED else EventType.STEP_FAILED
     event = Event(event_type, record.ended_at, record.call.address, record.attempt)
     return Decision(run.fence, run.tenant, run.generation, records=(record,), events=(event,), closed=closed)
 
@@ -82,7 +83,7 @@ def continue_as(run: HeldRun, text: str, now: Instant) -> Decision:
     """The code of a run starts over with new input, as the next generation of the same run."""
     check_move(run.run_id, RunState.RUNNING, "continue_as")
     events = (Event(EventType.CONTINUED, now),)
-    release = Continue(run.version, f"{run.workflow}@{run.version}", text)
+    release = Continue(run.version, run.code, text, definition=run.definition)
     return Decision(run.fence, run.tenant, run.generation, events=events, release=release)
 
 
@@ -210,8 +211,7 @@ HAND_BACK_WAIT_ID = 0
 def wait_for_code(run: HeldRun, reason: str, now: Instant) -> Decision:
     """The records do not fit the code: the run waits, whole, until a worker with other code announces itself."""
     check_move(run.run_id, RunState.RUNNING, "wait")
-    name = f"{run.workflow}@{run.version}"
-    wait = Wait(CODE_WAIT_ID, WaitKind.CODE, name, CallId("", name, 1))
+    wait = Wait(CODE_WAIT_ID, WaitKind.CODE, run.code, CallId("", run.code, 1))
     events = (
         Event(EventType.EXCEPTION_OPENED, now, data=_kind(ItemKind.BLOCKED)),
         Event(EventType.WAITING, now, data=json.dumps({"kind": WaitKind.CODE, "reason": reason})),
@@ -264,6 +264,8 @@ COMMAND_KINDS = frozenset(
         EventType.REVIEW_COMMENTED.value,
         EventType.TOKEN_ISSUED.value,
         EventType.RESUME_SUBMITTED.value,
+        EventType.CALLBACK_SUBMITTED.value,
+        EventType.STEP_PROGRESS.value,
         EventType.EXCEPTION_ASSIGNED.value,
         EventType.EXCEPTION_COMMENTED.value,
         EventType.EXCEPTION_RESOLVED.value,
@@ -277,9 +279,8 @@ def try_again(run: HeldRun, failure: Failed, superseded: Sequence[CallId], delay
     check_move(run.run_id, RunState.RUNNING, "back_off")
     data = {"due_at": now + delay_ms, "error_type": failure.error_type, "message": failure.message[:SHORT_MESSAGE]}
     event = Event(EventType.RETRY_SCHEDULED, now, attempt=run.tries + 1, data=json.dumps(data))
-    code = f"{run.workflow}@{run.version}"
     state, calls = RunState.FAILED, tuple(superseded)
-    release = Continue(run.version, code, run.input, "retry", state, failure.error, calls, delay_ms)
+    release = Continue(run.version, run.code, run.input, "retry", state, failure.error, calls, delay_ms, run.definition)
     return Decision(run.fence, run.tenant, run.generation, events=(event,), release=release)
 
 

@@ -58,9 +58,12 @@ class WaitKind(StrEnum):
 
 ENDED = frozenset({RunState.COMPLETED, RunState.PARTIAL, RunState.FAILED, RunState.CANCELLED})
 OPEN = frozenset(RunState) - ENDED
+GOOD_ENDS = frozenset({RunState.COMPLETED, RunState.PARTIAL})
+"""The ends that have a result, and that a parent counts as good."""
 STEP_ENDED = frozenset({StepState.COMPLETED, StepState.FAILED, StepState.SKIPPED, StepState.CANCELLED})
-# What a run that is tried again begins anew: it was under way when the run failed, or was called off.
-STEP_CUT_OFF = frozenset(StepState) - STEP_ENDED | {StepState.CANCELLED}
+# What a run that is tried again begins anew: it was under way when the run failed, was called off, or was not done
+# for what came of others.
+STEP_CUT_OFF = frozenset(StepState) - STEP_ENDED | {StepState.CANCELLED, StepState.SKIPPED}
 
 # A run that waits for nothing but its own next try has not gone on since it was queued: people see it as pending.
 PENDING_WAITS = frozenset({WaitKind.DELAY, WaitKind.BACKOFF})
@@ -103,7 +106,7 @@ RUN_MOVES: tuple[Move, ...] = (
     _move("time_out", OPEN, _S.FAILED, "the run's deadline has passed"),
     _move("cancel", OPEN, _S.CANCELLED, "somebody called it off"),
     _move("continue_as", _S.RUNNING, _S.PENDING, "a new generation with new input and no records"),
-    _move("retry", _S.FAILED, _S.PENDING, "a new generation without the failure that ended the last"),
+    _move("retry", frozenset({_S.FAILED, _S.PARTIAL}), _S.PENDING, "a new generation without the failures of the last"),
     _move("rerun", ENDED, _S.PENDING, "a new generation that keeps what came before a chosen step"),
 )
 
@@ -112,7 +115,7 @@ _MOVE_BY_NAME = {move.name: move for move in RUN_MOVES}
 _NEXT_STEP = {
     RunState.CANCELLED: "Start it again with `stepfast runs rerun {run_id}`.",
     RunState.COMPLETED: "It is final; `stepfast runs rerun {run_id}` opens a new generation.",
-    RunState.PARTIAL: "It is final; `stepfast runs rerun {run_id}` opens a new generation.",
+    RunState.PARTIAL: "It is final; `stepfast runs retry {run_id}` does the steps that failed again.",
     RunState.FAILED: "Open a new generation with `stepfast runs retry {run_id}`.",
     RunState.PAUSED: "Let it go on first with `stepfast runs resume {run_id}`.",
     RunState.PENDING: "See what it waits for with `stepfast runs why {run_id}`.",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from stepfast.kernel.decisions import CallId
@@ -62,6 +63,8 @@ class RunView(NamedTuple):
     error: str | None
     code: str = ""
     """What a worker must have to execute it."""
+    definition: str | None = None
+    """The digest of the definition that it is pinned to; None for functions."""
     progress: Progress | None = None
 
 
@@ -232,6 +235,8 @@ class WorkerView(NamedTuple):
     started_at: Instant
     seen_at: Instant
     dead_at: Instant | None
+    lacks: Mapping[str, str] = MappingProxyType({})
+    """Codes whose definitions it knows and cannot execute, and why."""
 
     def is_alive(self, now: Instant) -> bool:
         """Whether it has neither left nor been silent for longer than its lease."""

@@ -10,6 +10,7 @@ from stepfast.kernel.commands import Change, Request
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.events import Event
 from stepfast.kernel.ids import RunId
+from stepfast.kernel.outside import CALLBACK, CallBack, ExpireCall, LockedCall, message_name
 from stepfast.kernel.reviews import (
     Decide,
     GivenVerdict,
@@ -22,6 +23,7 @@ from stepfast.kernel.reviews import (
     ReviewState,
     Verdict,
 )
+from stepfast.kernel.states import StepState
 from stepfast.stores.items import item_writes
 
 Row = Sequence[Any]
@@ -62,6 +64,24 @@ def token_of(request: Request) -> str | None:
     return command.token.hash if isinstance(command, Decide) and command.token is not None else None
 
 
+def call_of(request: Request) -> dict[str, Any] | None:
+    """The parameters of `locked_call` for the call that a command is about, if it is about one."""
+    command = request.command
+    if not isinstance(command, CallBack | ExpireCall):
+        return None
+    path, name, nth = command.call
+    which = {"run_id": request.run_id, "path": path, "name": name, "count": nth}
+    return which | {"kind": CALLBACK, "message": message_name(command.generation, command.call)}
+
+
+def locked_call(row: Row) -> LockedCall:
+    """A row of `locked_call`."""
+    state, due_at, is_answered = row
+    # What is put off for a next attempt is due then, and has all the time it likes.
+    is_outside = state == StepState.WAITING.value
+    return LockedCall(None if state is None else StepState(state), due_at if is_outside else None, bool(is_answered))
+
+
 def takes_several(row: Row) -> bool:
     """Whether a row of `locked_review` is of a review that may have answers while it is open, or is not open."""
     state, quorum, quorum_reject = row[4], row[9], row[10]
@@ -99,6 +119,9 @@ def writes_of(run_id: RunId, actor: str | None, change: Change, now: Instant) ->
         yield from _put(run_id, owed_message(event), now, wake=False)
     if change.review is not None:
         yield from _review_writes(change.review, actor, now)
+    if change.message is not None:
+        message = {**change.message._asdict(), "actor": actor, "at": now, "told": True}
+        yield from _put(run_id, message, now, wake=True)
     for name, parameters in item_writes(run_id, actor, change, now):
         yield Statement(name, parameters)
 

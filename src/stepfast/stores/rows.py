@@ -164,10 +164,10 @@ def finding(clause: str, row: Row) -> Finding:
 
 def worker_view(row: Row) -> WorkerView:
     """A row of `list_workers`; queues and codes are JSON lists in text."""
-    worker_id, label, host, pid, queues, codes, *rest = row
-    return WorkerView(
-        WorkerId(str(worker_id)), label, host, pid, tuple(json.loads(queues)), tuple(json.loads(codes)), *rest
-    )
+    worker_id, label, host, pid, queues, codes, *rest, lacks = row
+    place = (WorkerId(str(worker_id)), label, host, pid, tuple(json.loads(queues)), tuple(json.loads(codes)))
+    fields: Row = (*place, *rest, json.loads(lacks))
+    return WorkerView(*fields)
 
 
 def blob_filter_parameters(where: BlobFilter) -> dict[str, Any]:

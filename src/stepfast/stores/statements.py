@@ -62,6 +62,21 @@ def blob_statements() -> dict[str, str]:
     return load_statements("stepfast.stores", "sql/blobs.sql")
 
 
+def asset_statements() -> dict[str, str]:
+    """What both stores read and write of assets and of steps' storage."""
+    return load_statements("stepfast.stores", "sql/assets.sql")
+
+
+def definition_statements() -> dict[str, str]:
+    """What both stores read and write of definitions."""
+    return load_statements("stepfast.stores", "sql/definitions.sql")
+
+
+def outside_statements() -> dict[str, str]:
+    """What both stores read and write of outside work that is left behind."""
+    return load_statements("stepfast.stores", "sql/outside.sql")
+
+
 def unprefixed(text: str) -> str:
     """A statement for SQLite, whose tables are plain."""
     return _NOT_HELD.sub(r"\1hold = 0", _PREFIX.sub("", text))

@@ -17,6 +17,7 @@ UNCOUNTED = frozenset(
     {"open", "close", "migrate", "now", "outcomes", "run", "runs", "steps", "events"}
     | {"dead_letters", "queues", "backlog", "family", "findings", "workers", "reviews", "review", "review_figures"}
     | {"endless_reviews", "exceptions", "exception_counts", "exception_groups", "exception_comments"}
+    | {"asset", "assets", "collected_assets", "lineage", "artifacts"}
 )
 
 

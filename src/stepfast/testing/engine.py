@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
 from stepfast.app import Stepfast
 from stepfast.kernel.errors import Invalid, NotFound
+from stepfast.kernel.outside import CallbackUsed
 from stepfast.kernel.ports import Store
 from stepfast.kernel.review_views import ReviewView
 from stepfast.kernel.states import ENDED
@@ -163,6 +165,14 @@ class Engine:
             raise Invalid(f"Review {view.review_id} never expires: it was asked for without `expires`.")
         self.clock.advance(max(view.due_at - self.clock.now(), 0) / 1_000)
         await self.run_until_idle()
+
+    async def complete_callback(self, token: str, value: Any = None) -> None:
+        """Say that the outside work of a step is done; its code hears of it when the engine is told to run.
+
+        Asked once more after a crash: an earlier try that was stored counts.
+        """
+        with contextlib.suppress(CallbackUsed) if self._store.may_die else contextlib.nullcontext():
+            await self.insist(lambda: self.app.callbacks.complete(token, value))
 
     async def run_until_idle(self) -> None:
         """Execute until no run is ready or under way: all have ended, or wait for time, a signal or each other."""

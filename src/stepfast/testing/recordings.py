@@ -9,14 +9,14 @@ from stepfast.checks import held_from
 from stepfast.kernel.decisions import CallId, History, Record
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.ids import parse_run_id
-from stepfast.kernel.states import RunState, StepState
+from stepfast.kernel.states import GOOD_ENDS, RunState, StepState
 from stepfast.kernel.views import RunView, StepView
 from stepfast.runs import Run
 from stepfast.workflows import failures
 from stepfast.workflows.codec import digest
 from stepfast.workflows.fitting import Fit, Verdict, fit
 from stepfast.workflows.functions import AnyWorkflow
-from stepfast.workflows.perform import Continued, Ending, Raised, Returned, Stopped
+from stepfast.workflows.perform import Continued, Ending, Raised, Returned, ReturnedInPart, Stopped
 
 V = TypeVar("V", RunView, StepView)
 
@@ -49,8 +49,9 @@ async def replay(workflow: AnyWorkflow, recording: Recording) -> Fit:
 
 def _compared(found: Fit, view: RunView) -> Fit:
     end = None if found.ending is None else _end_of(found.ending)
-    recorded = (RunState(view.state), view.value if view.error is None else failures.from_text(view.error).message)
-    if RunState(view.state) not in (RunState.COMPLETED, RunState.FAILED) or end in (None, recorded):
+    state = RunState(view.state)
+    recorded = (state, failures.from_text(view.error or "{}").message if state is RunState.FAILED else view.value)
+    if state not in GOOD_ENDS | {RunState.FAILED} or end in (None, recorded):
         return found
     return Fit(Verdict.MISMATCH, None, f"The run was recorded as {_told(*recorded)}; the code now is {_told(*end)}.")
 
@@ -59,6 +60,8 @@ def _end_of(ending: Ending) -> tuple[RunState, str | None] | None:
     match ending:
         case Returned(value):
             return RunState.COMPLETED, value
+        case ReturnedInPart(value):
+            return RunState.PARTIAL, value
         case Raised(error):
             return RunState.FAILED, failures.describe(error).message
         case Continued() | Stopped():

@@ -64,6 +64,10 @@ class HandWorker(Worker):
         self._wire()
         await self._lease.take()
 
+    def codes_changed(self) -> None:
+        """Something was registered: the queues that came with it are served too."""
+        self._serve_all()
+
     def die(self) -> None:
         """Let go of everything at once and without a word, as a killed process does."""
         self._drop_all("its process died by the test's wish")

@@ -46,6 +46,11 @@ class ClaimLoop:
         self.found_nothing = asyncio.Event()
         self.spent = asyncio.Event()
 
+    def serve(self, settings: WorkerSettings) -> None:
+        """Look in the queues of these settings from now on; who was served last in those of before stays known."""
+        self._settings = settings
+        self._cursors = dict.fromkeys(settings.queues, "") | self._cursors
+
     def wake(self) -> None:
         """Something may be ready: look now rather than at the next poll."""
         self._wake.set()

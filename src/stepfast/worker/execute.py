@@ -12,7 +12,7 @@ from functools import partial
 from stepfast.engine.committer import Committer
 from stepfast.engine.swapping import fill, has_references
 from stepfast.engine.values import Values
-from stepfast.kernel import rules, troubles
+from stepfast.kernel import plan_rules, rules, troubles
 from stepfast.kernel.decisions import NOTHING_YET, CallId, Decision, HeldRun, History, Joins
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import (
@@ -35,7 +35,7 @@ from stepfast.kernel.views import OutcomeView
 from stepfast.log import Log, about
 from stepfast.workflows import failures
 from stepfast.workflows.bodies import Later
-from stepfast.workflows.perform import Continued, Ending, Performance, Raised, Returned, Stopped
+from stepfast.workflows.perform import Continued, Ending, Performance, Raised, Returned, ReturnedInPart, Stopped
 from stepfast.workflows.registry import Executable
 from stepfast.workflows.stay import Held, Host, Parked
 from stepfast.workflows.step_calls import NEVER_RETRIED
@@ -235,8 +235,13 @@ class Execution:
         match ending:
             case Returned(value):
                 return rules.complete(run, value, now)
+            case ReturnedInPart(value, borne):
+                return plan_rules.complete_partly(run, value, borne, now)
             case Continued(text):
-                return rules.continue_as(run, text, now)
+                assert self._performance is not None
+                decision = rules.continue_as(run, text, now)
+                decision.children = self._performance.left_outside()
+                return decision
             case Raised(error):
                 assert self._performance is not None
                 assert self._workflow is not None
@@ -350,6 +355,10 @@ def _fail_or_try_again(
     handlers = performance.handlers_of(ended_by)
     failed = _failed(error, unheard, handlers)
     if retry is None or isinstance(error, NEVER_RETRIED) or not retry.allows(attempt, error):
-        return rules.fail(run, failed, now)
+        decision = rules.fail(run, failed, now)
+        decision.children = performance.left_outside()
+        return decision
     superseded = dict.fromkeys([*ended_by, *handlers, *performance.cut_off_calls()])
-    return rules.try_again(run, failed, list(superseded), retry.delay_ms(attempt, run.run_id), now)
+    decision = rules.try_again(run, failed, list(superseded), retry.delay_ms(attempt, run.run_id), now)
+    decision.children = performance.left_outside()
+    return decision

@@ -25,6 +25,10 @@ class HeldRuns:
         self._suspects: Counter[int] = Counter()
         self._next_leave: asyncio.Future[None] | None = None
 
+    def serve(self, settings: WorkerSettings) -> None:
+        """Have room as these settings say from now on."""
+        self._settings = settings
+
     def __len__(self) -> int:
         return len(self._runs)
 

@@ -40,7 +40,10 @@ class Lease:
         self._beats_in_time = 0
         self._unknown: set[Holding] = set()
         self._renewal: asyncio.Task[None] | None = None
+        self._announced: Enrolment | None = None
+        self._announcing = asyncio.Lock()
         self._is_ending = False
+        self.lacks: Callable[[], dict[str, str]] = dict
         self.worker_id = WorkerId("")
         self.heard: Callable[[Beat, int], None] = lambda beat, number: None
         self.lost: Callable[[str], None] = lambda reason: None
@@ -57,7 +60,8 @@ class Lease:
     async def take(self) -> None:
         """Announce a worker under an id of its own and begin to beat."""
         self.worker_id = WorkerId(new_id(self._clock.now(), secrets.randbits(RANDOM_BITS)))
-        self._clock.follow(await self._store.enrol(self._enrolment()))
+        async with self._announcing:
+            await self._enrol()
         self._answered_at = time.monotonic()
         self._beats_in_time = 0
         self._unknown = set()
@@ -80,10 +84,29 @@ class Lease:
         except StepfastError as error:
             log.warning("worker_not_retired", worker_id=self.worker_id, error=error)
 
+    @property
+    def has_news(self) -> bool:
+        """Whether the worker can execute other things than it has told the store."""
+        return self._announced is not None and self._enrolment() != self._announced
+
+    async def announce(self, settings: WorkerSettings) -> None:
+        """Say again what the worker can execute and which queues it serves, where that has changed."""
+        # One after the other: of two that overtake each other the older would be what the store believes.
+        async with self._announcing:
+            self._settings = settings
+            if self.has_news and not self._is_ending:
+                await self._enrol()
+
+    async def _enrol(self) -> None:
+        enrolment = self._enrolment()
+        self._clock.follow(await self._store.enrol(enrolment))
+        self._announced = enrolment
+
     def _enrolment(self) -> Enrolment:
         settings, host, pid = self._settings, socket.gethostname(), os.getpid()
         label = settings.label or f"{host}-{pid}"
-        return Enrolment(self.worker_id, label, host, pid, settings.queues, self._codes(), settings.lease_ms)
+        served = (settings.queues, self._codes(), settings.lease_ms, self.lacks())
+        return Enrolment(self.worker_id, label, host, pid, *served)
 
     def _hear(self, beat: Beat, number: int) -> None:
         now = time.monotonic()

@@ -47,6 +47,7 @@ BOUNDS = {
     "burst": Bounds(1, 100_000),
     "max_crashes": Bounds(1, 100_000),
     "max_claims": Bounds(1, 100_000),
+    "max_polls": Bounds(1, 100_000),
 }
 
 
@@ -70,6 +71,8 @@ class WorkerSettings:
     burst: int = 10
     max_crashes: int = 3
     max_claims: int = 500
+    max_polls: int = 100
+    """How many questions after outside work it asks at once."""
     max_runs: int | None = None
     grace_ms: int = DEFAULT_GRACE_MS
     retry: Retry = Retry()  # noqa: RUF009 - it is frozen

@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
+from stepfast.engine.stopping import stop_left_outside
 from stepfast.kernel.commands import Cancel, Changed, Request, TimeOut
 from stepfast.kernel.errors import LeaseLost, StepfastError
 from stepfast.kernel.exchange import DeadRun, Upkeep, UpkeepReport
@@ -26,6 +27,8 @@ COMMANDS_AT_ONCE = 100
 # Passes of several workers for one dead neighbour do not come in the same millisecond.
 LATE_MS = 100
 ACTOR = "stepfast"
+# Whoever ends a run sees to its outside work at once; this is for what they had no time for. An idle worker asks little.
+PASSES_PER_LOOK_OUTSIDE = 600
 
 Change = Callable[[Sequence[Request]], Awaitable[list[Changed | StepfastError]]]
 Reaped = Callable[[Sequence[RunId], DeadRun], Awaitable[None]]
@@ -48,6 +51,7 @@ class UpkeepLoop:
         self.returned: Callable[[], None] = lambda: None
         self.change: Change = store.change
         self.reaped: Reaped = tell_nobody
+        self.defined: Callable[[int], None] = lambda number: None
         self.passes = 0
         self._has_more = False
 
@@ -72,6 +76,9 @@ class UpkeepLoop:
             request = self._request()
             report = await self._store.upkeep(request)
             self._tell(report)
+            looks_outside = report.buried or (self.passes + 1) % PASSES_PER_LOOK_OUTSIDE == 0
+            if looks_outside and await stop_left_outside(self._store):
+                self.returned()
             if report.failed:
                 await self.reaped(report.failed, request.verdict)
             requests = [*map(_time_out, report.overdue), *map(_cancel_child, report.unjoined)]
@@ -106,6 +113,7 @@ class UpkeepLoop:
         return Upkeep(self.may_bury(), self._max_crashes, RUNS_PER_PASS, _verdict(error))
 
     def _tell(self, report: UpkeepReport) -> None:
+        self.defined(report.definitions)
         for worker_id in report.buried:
             log.warning("worker_buried", worker_id=worker_id, buried_by=self.me())
         if report.returned or report.failed:

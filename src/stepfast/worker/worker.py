@@ -21,10 +21,12 @@ from stepfast.log import Log, about
 from stepfast.worker.claims import ClaimLoop
 from stepfast.worker.execute import Executor, WorkerStops
 from stepfast.worker.held import HeldRuns
+from stepfast.worker.learning import Learner
 from stepfast.worker.lease import Lease
 from stepfast.worker.settings import WorkerSettings
 from stepfast.worker.sweep import SweepLoop
 from stepfast.worker.upkeep import Change, Reaped, UpkeepLoop, tell_nobody
+from stepfast.workflows.bodies import StorageHost
 from stepfast.workflows.limits import BodyThreads
 from stepfast.workflows.registry import Registry
 from stepfast.workflows.stay import Host
@@ -50,6 +52,8 @@ class Worker:
 
     lease_kind: type[Lease] = Lease
     claims_kind: type[ClaimLoop] = ClaimLoop
+    learner: Learner | None = None
+    """Brings along what is registered; None where nobody compiles it."""
 
     def __init__(
         self,
@@ -63,19 +67,21 @@ class Worker:
         change: Change | None = None,
         delivered: Callable[[RunId, Delivered], None] = lambda run_id, delivered: None,
         reaped: Reaped = tell_nobody,
+        storage: StorageHost | None = None,
     ) -> None:
         self._store = store
         self._registry = registry
         self._committer = committer
+        self._asked = settings
         self._settings = settings = settings.serving(registry.queues())
         self._threads = ThreadPoolExecutor(settings.slots * 2, thread_name_prefix="stepfast-workflow")
         self._step_threads = BodyThreads(settings.slots * 2, thread_name_prefix="stepfast-step")
-        host = Host(
-            committer, clock, self._step_threads, settings.retry, store, values, change or store.change, delivered
-        )
+        told = (change or store.change, delivered, storage, asyncio.Semaphore(settings.max_polls))
+        host = Host(committer, clock, self._step_threads, settings.retry, store, values, *told)
         self._executor = Executor(committer, clock, host, self._threads, ended, values)
         self._held = HeldRuns(settings)
         self._lease = self.lease_kind(store, clock, settings, registry.codes)
+        self._lease.lacks = registry.lacks
         self._claims = self.claims_kind(store, clock, settings, self._held, registry.codes, self._begin_all)
         self._upkeep = UpkeepLoop(store, clock, settings.upkeep_ms, settings.max_crashes)
         self._upkeep.change = change or store.change
@@ -84,6 +90,7 @@ class Worker:
         self._loops: list[asyncio.Task[None]] = []
         self._errands: set[asyncio.Task[None]] = set()
         self._accepting = False
+        self._is_leaving = False
         self._processed = 0
         self._started_at = time.monotonic()
 
@@ -125,6 +132,12 @@ class Worker:
         self._upkeep.may_bury = lambda: self._lease.may_bury
         self._upkeep.returned = self.wake
         self._upkeep.me = lambda: self.worker_id
+        self._upkeep.defined = self._learn
+
+    def _learn(self, newest: int) -> None:
+        """Learn what was registered, if there is anything that nobody here has seen."""
+        if self.learner is not None and self.learner.has_to_learn(newest):
+            self._run_errand(self.learner.look())
 
     def _lease_renewed(self) -> None:
         self._claims.worker_id = self.worker_id
@@ -134,6 +147,7 @@ class Worker:
     async def stop(self, grace_ms: int | None = None) -> None:
         """Stop claiming, let running steps come to their end until the grace time, hand back the rest, and leave."""
         self._accepting = False
+        self._is_leaving = True
         for task in self._loops:
             task.cancel()
         await asyncio.gather(*self._loops, *self._errands, return_exceptions=True)
@@ -163,6 +177,23 @@ class Worker:
     def wake(self) -> None:
         """Something may be ready: look now rather than at the next poll."""
         self._claims.wake()
+
+    def codes_changed(self) -> None:
+        """What this worker can execute has changed: it says so, serves the queues that came with it, and looks."""
+        if self._loops and not self._is_leaving:
+            self._run_errand(self._announce(self._serve_all()))
+
+    def _serve_all(self) -> WorkerSettings:
+        """Serve the queues of all that this worker can execute by now."""
+        # A queue stays served although nothing here names it any more: its runs may be of other workers' code.
+        self._settings = settings = self._asked.serving({*self._settings.queues, *self._registry.queues()})
+        self._held.serve(settings)
+        self._claims.serve(settings)
+        return settings
+
+    async def _announce(self, settings: WorkerSettings) -> None:
+        await self._lease.announce(settings)
+        self.wake()
 
     def look(self, run_id: str) -> None:
         """Something has come for a run that may be held here."""
@@ -210,7 +241,7 @@ class Worker:
 
     def _begin(self, run: HeldRun, history: History) -> None:
         self._held.add(run, self._lease.beats_sent)
-        workflow = self._registry.by_code(run.workflow if run.kind == "step" else f"{run.workflow}@{run.version}")
+        workflow = self._registry.by_code(run.code)
         if workflow is None:
             # The next heartbeat finds that it is held by nobody here, and it goes back.
             log.error("run_not_executed", **about(run), error="this worker lost its code")
@@ -226,6 +257,8 @@ class Worker:
     def _heard(self, beat: Beat, number: int) -> None:
         """A heartbeat was answered: compare what the store says is held here with what is."""
         self._committer.resume()
+        if self._lease.has_news:
+            self.codes_changed()
         for run in self._held.lost(beat.holdings, number):
             self._executor.stop(run, LeaseLost("Another worker or a command has taken it."))
         for run in self._held.woken(beat.holdings):

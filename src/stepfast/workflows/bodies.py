@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from stepfast.kernel.asset_ports import AssetRows, Assets, Contents
 from stepfast.kernel.decisions import CallId, HeldRun
 from stepfast.kernel.durations import Duration, Instant, span_ms
 from stepfast.kernel.errors import StepFailed
@@ -21,6 +22,17 @@ from stepfast.workflows.limits import UNLIMITED, BodyThreads, Limits
 Key = str | Sequence[str] | Callable[..., object]
 
 
+class StorageHost(NamedTuple):
+    """Where a step's body finds assets and a storage of its own; they belong to the loop of the app."""
+
+    rows: AssetRows
+    contents: Contents
+    assets: Assets
+    loop: asyncio.AbstractEventLoop
+    callback_token: Callable[[HeldRun, CallId, Instant], str] | None = None
+    """Makes the token by which outside work is told to be done."""
+
+
 class StepInfo(NamedTuple):
     """Where a step's body runs: for what run, as which call and try; and how it tells how far it has got."""
 
@@ -29,6 +41,7 @@ class StepInfo(NamedTuple):
     attempt: int
     now: Callable[[], Instant]
     tell: Callable[[Event], None]
+    storage: StorageHost | None = None
 
 
 class Later(Exception):
@@ -48,6 +61,14 @@ class ContinueAs(BaseException):
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         super().__init__()
         self.arguments = (args, kwargs)
+
+
+class Partial(NamedTuple):
+    """What a workflow's code returns when steps of it have failed that it was told to bear: the run ends `partial`."""
+
+    value: Any
+    borne: tuple[BaseException, ...] = ()
+    """The failures, as the calls gave them; a retry does those calls again, and without any all that failed."""
 
 
 class StepBody:

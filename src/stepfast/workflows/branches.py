@@ -57,6 +57,10 @@ class Branch:
         handles = self.handles if error is None else handled_calls(error, self.handles)
         return Branch(self.context, f"{self.path}.{number}" if self.path else number, self.now, handles)
 
+    def last_call(self, name: str) -> CallId:
+        """The place of the call of that name that this branch made last."""
+        return CallId(self.path, name, self._calls.get(name, 1))
+
     def next_call(self, name: str) -> CallId:
         """The place of the next call of that name in this branch."""
         nth = self._calls.get(name, 0) + 1

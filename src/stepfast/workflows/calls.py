@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from stepfast.workflows.context import RunContext
 
 Answer = CallAnswer | ThreadAnswer
+GIVES_VALUE = frozenset({StepState.COMPLETED, StepState.SKIPPED})
 
 
 class Operation(Protocol):
@@ -90,7 +91,7 @@ class Asked:
 
     def result_of(self, record: Record) -> tuple[Any, BaseException | None]:
         """What a record holds: a value, or an error."""
-        if record.state is StepState.COMPLETED:
+        if record.state in GIVES_VALUE:
             return self.operation.value_of(record.value or "null"), None
         if record.error is None:
             return None, StepfastError(f"Step {self.call.address} was recorded as {record.state}.")

@@ -15,7 +15,7 @@ from stepfast.kernel.decisions import CallId, HeldRun, Joins, NewRun, OpenWait, 
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import RunCancelled, RunFailed
 from stepfast.kernel.ids import RANDOM_BITS, RunId, new_id
-from stepfast.kernel.states import RunState, WaitKind
+from stepfast.kernel.states import GOOD_ENDS, RunState, WaitKind
 from stepfast.kernel.views import OutcomeView
 from stepfast.workflows import failures
 from stepfast.workflows.calls import Asked
@@ -47,6 +47,8 @@ class ChildKind:
     arguments: ArgumentsCodec
     result: ValueCodec
     timeout_ms: int | None = None
+    digest: str | None = None
+    """Of its definition, where that is data."""
 
     def error_of(self, outcome: OutcomeView) -> BaseException:
         """What a child that did not complete is for its parent."""
@@ -173,17 +175,17 @@ class ChildrenCall(WaitCall):
 
     def conclude(self, ended: Ended) -> None:
         """End the call with what the join gives."""
-        good = [outcome for _, outcome in ended if outcome.state is RunState.COMPLETED]
+        good = [outcome for _, outcome in ended if outcome.state in GOOD_ENDS]
         if self._join.settles:
             self.end(json.dumps([self._settled(index, outcome) for index, outcome in ended]))
         elif len(good) >= self._join.need:
             self.end(_as_list(outcome.value or "null" for outcome in good[: self._join.need]))
         else:
-            failed = next(outcome for _, outcome in ended if outcome.state is not RunState.COMPLETED)
+            failed = next(outcome for _, outcome in ended if outcome.state not in GOOD_ENDS)
             self.fail(self._child.error_of(failed))
 
     def _settled(self, index: int, outcome: OutcomeView) -> dict[str, Any]:
-        if outcome.state is RunState.COMPLETED:
+        if outcome.state in GOOD_ENDS:
             return {"index": index, "ok": True, "value": outcome.value or "null"}
         error = failures.to_text(failures.describe(self._child.error_of(outcome)))
         return {"index": index, "ok": False, "error": error}
@@ -230,13 +232,13 @@ def new_child(asked: Asked, child: ChildKind, run_id: RunId, text: str, wait_id:
         correlation_id=parent.correlation_id or parent.run_id,
         causation_id=parent.run_id,
         subject=parent.subject,
+        definition=child.digest,
     )
 
 
 def code_of(asked: Asked, child: ChildKind) -> str:
     """What a worker must have to execute a child of the run that asks."""
-    parent = asked.context.run
-    return child.code or f"{parent.workflow}@{parent.version}"
+    return child.code or asked.context.run.code
 
 
 def child_id(run: HeldRun, call: CallId, started_at: Instant, index: int = 0) -> RunId:

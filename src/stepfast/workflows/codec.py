@@ -27,6 +27,7 @@ from stepfast.workflows.culprits import (
     undecodable,
     unwritable,
 )
+from stepfast.workflows.outside import result_hint
 
 MAX_VALUE_BYTES = 64 * 1024 * 1024
 CONFIG: dict[str, Any] = {"ser_json_bytes": "base64", "val_json_bytes": "base64"}
@@ -334,7 +335,7 @@ class ValueCodec(Codec):
     def for_result(cls, function: Callable[..., Any], what: str) -> ValueCodec:
         """The codec of what a function returns; its hint is resolved at the first use."""
         codec = cls(Any, what)
-        codec._compile = lambda: form_of(hints_of(function).get("return", Any), what)
+        codec._compile = lambda: form_of(result_hint(hints_of(function).get("return", Any)), what)
         return codec
 
 
@@ -348,6 +349,7 @@ class ArgumentsCodec(Codec):
 
     def __init__(self, function: Callable[..., Any], what: str) -> None:
         super().__init__(what, lambda: HintedForm(self._hint(function), f"the arguments of {what}", Invalid))
+        self._function = function
         self._signature = inspect.signature(function)
         self._parameters = tuple(self._signature.parameters.values())
         self._names = tuple(self._signature.parameters)
@@ -391,6 +393,23 @@ class ArgumentsCodec(Codec):
         read = super().decode(ValueCodec(Any, f"the arguments of {self.what}").encode(given.arguments))
         return inspect.BoundArguments(self._signature, OrderedDict(read))
 
+    def restore_json(self, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Arguments by name that are plain JSON: as text, and as the function wants them."""
+        if not self._signature.parameters.keys() >= given.keys() and self._plain:
+            unknown = min(given.keys() - self._signature.parameters.keys())
+            raise Invalid(f"{self.what} has no parameter {unknown!r}. Its parameters are {self._signature}.")
+        text = JSON.encode(given)
+        return text, self.decode(text)
+
+    def knows(self, name: str) -> bool:
+        """Whether there is a parameter of that name."""
+        return name in self._signature.parameters
+
+    def read_one(self, name: str, value: Any) -> Any:
+        """The typed value of one parameter of what came as plain JSON."""
+        codec = ValueCodec(hints_of(self._function).get(name, Any), f"{name!r} of {self.what}")
+        return codec.decode(JSON.encode(value))
+
     def apply(self, function: Callable[..., Any], bound: dict[str, Any]) -> Any:
         if self._plain:
             return function(**bound)
@@ -412,3 +431,7 @@ def field_hint(parameter: inspect.Parameter, hint: Any) -> Any:
         return NotRequired[typing.get_args(hint)[0] if is_unpacked else types.GenericAlias(dict, (str, hint))]
     fitting = typing.Optional[hint] if parameter.default is None else hint  # noqa: UP045
     return hint if parameter.default is parameter.empty else NotRequired[fitting]
+
+
+JSON = ValueCodec(Any, "what is given as JSON")
+"""For values that are JSON already."""

@@ -236,11 +236,11 @@ async def _until_decided(calls: Sequence[Callable[[], Awaitable[Outcomes]]], at_
     try:
         await decided
     finally:
-        await _call_off(tasks)
+        await call_off(tasks)
     return tally.result()
 
 
-async def _call_off(tasks: Iterable[asyncio.Task[Any]]) -> None:
+async def call_off(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel what is not needed any more, and wait until it has tidied up: code behind it may rely on that.
 
     Also, a run that ends drops whatever is still under way, and a `finally` would be left out.
@@ -283,7 +283,7 @@ async def _race(calls: Mapping[str, Awaitable[Any]]) -> tuple[str, Any]:
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        await _call_off(tasks)
+        await call_off(tasks)
     first = next(task for task in tasks if task in done)
     return tasks[first], first.result()
 

@@ -13,7 +13,7 @@ from stepfast.kernel.events import Event
 from stepfast.kernel.retry import Retry
 from stepfast.workflows.calls import Asked
 from stepfast.workflows.context import RunContext
-from stepfast.workflows.perform import Ending, Performance, Raised, Returned, Stopped
+from stepfast.workflows.perform import Ending, Performance, Raised, Returned, ReturnedInPart, Stopped
 from stepfast.workflows.registry import Executable
 from stepfast.workflows.stay import Host
 
@@ -154,7 +154,7 @@ def _told(ending: Ending) -> str:
     match ending:
         case Raised(error):
             return f"The code raises {type(error).__name__} next."
-        case Returned():
+        case Returned() | ReturnedInPart():
             return "The code returns next."
     return ""
 

@@ -8,8 +8,9 @@ import importlib
 import inspect
 from asyncio import events
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
+from stepfast.kernel.definitions import code_of
 from stepfast.kernel.durations import Duration
 from stepfast.kernel.errors import InvalidDefinition, WrongCall
 from stepfast.kernel.retry import Retry
@@ -32,6 +33,9 @@ DEFAULT_QUEUE = "default"
 
 class Workflow:
     """What a workflow is, apart from how it is called: name and version, its function, the types around it."""
+
+    digest: str | None = None
+    """Of its definition, where that is data: what its runs are pinned to."""
 
     def __init__(
         self,
@@ -57,7 +61,7 @@ class Workflow:
     @property
     def code(self) -> str:
         """What a worker must have to execute it."""
-        return f"{self.name}@{self.version}"
+        return code_of(self.name, self.version, self.digest)
 
     @property
     def place(self) -> str:
@@ -140,6 +144,7 @@ def child_kind(workflow: Workflow) -> ChildKind:
         workflow.arguments,
         workflow.result,
         workflow.timeout_ms,
+        workflow.digest,
     )
 
 
@@ -249,4 +254,11 @@ def _check_version(name: str, version: object) -> int:
     return version
 
 
-AnyWorkflow = AsyncWorkflow[..., Any] | SyncWorkflow[..., Any] | Workflow
+class HasWorkflow(Protocol):
+    """What stands for a workflow without being a function: a graph."""
+
+    @property
+    def workflow(self) -> Workflow: ...
+
+
+AnyWorkflow = AsyncWorkflow[..., Any] | SyncWorkflow[..., Any] | Workflow | HasWorkflow

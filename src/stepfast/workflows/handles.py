@@ -16,7 +16,7 @@ from stepfast.kernel.decisions import Decision, Message, OpenWait, Record, Wait
 from stepfast.kernel.errors import IllegalMove, Invalid, NotFound, StepfastError, WrongCall
 from stepfast.kernel.exchange import Delivery
 from stepfast.kernel.ids import RunId
-from stepfast.kernel.states import RunState, StepState, WaitKind, check_move
+from stepfast.kernel.states import GOOD_ENDS, StepState, WaitKind, check_move
 from stepfast.kernel.texts import check_optional_text, check_text
 from stepfast.workflows import failures
 from stepfast.workflows.branches import thread_branch
@@ -150,7 +150,7 @@ class JoinCall(ChildrenCall):
         super().fail(error, taken)
 
     def conclude(self, ended: Ended) -> None:
-        is_good = any(outcome.state is RunState.COMPLETED for _, outcome in ended)
+        is_good = any(outcome.state in GOOD_ENDS for _, outcome in ended)
         if self._wait is not None or is_good or (ended and self._started.is_present):
             super().conclude(ended)
             return

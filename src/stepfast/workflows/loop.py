@@ -69,6 +69,10 @@ class RunLoop(asyncio.AbstractEventLoop):
         self._main = branch
         return self._add_task(code, branch, None, None)
 
+    def begin(self, code: Coroutine[Any, Any, T], branch: Branch) -> BranchTask:
+        """Run code of the run in a branch that it chooses itself."""
+        return self._add_task(code, branch, None, None)
+
     def kick(self) -> None:
         """Have the outer loop drive this one, soon."""
         if not self._driving and not self._scheduled:
@@ -198,9 +202,7 @@ class RunLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Task[Any]:
         return self._add_task(coro, current_branch_of(self).child(), name, context)
 
-    def _add_task(
-        self, code: Any, branch: Branch, name: str | None, context: contextvars.Context | None
-    ) -> asyncio.Task[Any]:
+    def _add_task(self, code: Any, branch: Branch, name: str | None, context: contextvars.Context | None) -> BranchTask:
         task = BranchTask(code, loop=self, name=name, context=context)
         task.branch = branch
         self.tasks.add(task)

@@ -6,12 +6,15 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from stepfast.kernel.decisions import Message, OpenWait, Record
+from stepfast.kernel.decisions import CallId, Message, OpenWait, Record, Wait
+from stepfast.kernel.durations import Instant
 from stepfast.kernel.rules import COMMAND_KINDS
 from stepfast.kernel.states import WaitKind
 from stepfast.workflows.alarms import Alarms
 
 T = TypeVar("T")
+
+UNHEARD = (WaitKind.BACKOFF, WaitKind.OUTSIDE)
 
 
 class Mailbox:
@@ -23,6 +26,7 @@ class Mailbox:
         self._given_back: dict[int, Message] = {}
         self._taken: set[int] = set()
         self._waiters: dict[int, Callable[[], None]] = {}
+        self._put_off: dict[int, Wait] = {}
         self._alarms: Alarms | None = None
         self._has_held_back = False
 
@@ -45,6 +49,10 @@ class Mailbox:
         """A wait as the store last had it."""
         return self._waits.get(wait_id)
 
+    def waits_of(self, kind: WaitKind) -> list[OpenWait]:
+        """The waits of a kind that are open."""
+        return [wait for wait in self._waits.values() if wait.kind is kind]
+
     def open(self, wait: OpenWait) -> None:
         """A wait that is open in the store from now on; somebody may wait for it later."""
         self._waits.setdefault(wait.wait_id, wait)
@@ -53,10 +61,23 @@ class Mailbox:
         """From now on `check` is called whenever something has come."""
         self.open(wait)
         self._waiters[wait.wait_id] = check
-        # When the next try of a step begins, the code hears nothing.
-        if wait.due_at is not None and wait.kind is not WaitKind.BACKOFF:
+        # When the next try of a step begins, or outside work is asked after, the code hears nothing.
+        if wait.due_at is not None and wait.kind not in UNHEARD:
             self._alarms = self._alarms or Alarms(self._waiters)
             self._alarms.set(wait.wait_id, wait.due_at)
+
+    def put_off(self, wait: OpenWait, call: CallId) -> None:
+        """A wait is to last longer; the store hears of it when the run is parked, and not before."""
+        self._waits[wait.wait_id] = wait
+        join = (wait.need, wait.spare, wait.total)
+        self._put_off[wait.wait_id] = Wait(wait.wait_id, wait.kind, wait.name, call, None, *join, is_numbered=True)
+
+    def waits_put_off(self, now: Instant) -> list[Wait]:
+        """The waits that are to last longer, as of now."""
+        return [
+            wait._replace(due_in_ms=max(due_at - now, 0)) if (due_at := self._waits[wait_id].due_at) else wait
+            for wait_id, wait in self._put_off.items()
+        ]
 
     def ring(self, wait: OpenWait, end: Callable[[], None]) -> None:
         """The time of a wait is over: `end` is called when all that were over before have ended."""
@@ -76,6 +97,7 @@ class Mailbox:
         """Nobody waits for it any more."""
         self._waiters.pop(wait_id, None)
         self._waits.pop(wait_id, None)
+        self._put_off.pop(wait_id, None)
 
     def leave(self, wait_id: int) -> None:
         """Nobody waits for it now; it stays open, and somebody may wait for it later."""
@@ -136,6 +158,8 @@ class Mailbox:
     def update(self, waits: Iterable[OpenWait], inbox: Iterable[Message]) -> None:
         """The store was asked again; those who wait have yet to look."""
         for wait in waits:
+            if wait.wait_id in self._put_off:
+                continue
             self._waits[wait.wait_id] = wait
             if self._alarms is not None and wait.due_at is not None:
                 # This process may have taken it to be due a little earlier or later.

@@ -8,9 +8,12 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
-from stepfast.kernel.decisions import CallId, HeldRun, History, Message
+from stepfast.kernel.decisions import CallId, HeldRun, History, Message, NewRun
 from stepfast.kernel.errors import NonDeterminism, StepFailed, StepfastError
-from stepfast.workflows.bodies import ContinueAs, Later
+from stepfast.kernel.outside import Asking
+from stepfast.kernel.states import WaitKind
+from stepfast.workflows import failures
+from stepfast.workflows.bodies import ContinueAs, Later, Partial
 from stepfast.workflows.branches import Branch, enter_thread
 from stepfast.workflows.context import RunContext
 from stepfast.workflows.registry import Executable
@@ -22,6 +25,14 @@ class Returned:
     """The code returned; its value as text."""
 
     value: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnedInPart:
+    """The code returned, and bore failures of some calls; its value as text."""
+
+    value: str
+    borne: tuple[CallId, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +56,7 @@ class Stopped:
     error: BaseException
 
 
-Ending = Returned | Raised | Continued | Stopped
+Ending = Returned | ReturnedInPart | Raised | Continued | Stopped
 
 
 class Performance:
@@ -137,6 +148,11 @@ class Performance:
         """The calls of which something is recorded, but no end that the code could go on from."""
         return self._context.cut_off_calls()
 
+    def left_outside(self) -> list[NewRun]:
+        """What stops the outside work that nobody waits for when the code begins anew."""
+        waits = self._context.mailbox.waits_of(WaitKind.OUTSIDE)
+        return [run for wait in waits for run in Asking.read(wait.name).stopping()]
+
     def wind_down(self, reason: BaseException) -> None:
         """Let go of the run as soon as the steps under way are recorded; begin no other."""
         self._context.wind_down(reason)
@@ -202,12 +218,13 @@ class Performance:
             self._end_checked(Continued(text))
 
     def _returned(self, value: object) -> None:
+        whole = value.value if isinstance(value, Partial) else value
         try:
-            text = self._workflow.result.encode(value)
+            text = self._workflow.result.encode(whole)
         except StepfastError as error:
             self._end_checked(Raised(error))
         else:
-            self._end_checked(Returned(text))
+            self._end_checked(ReturnedInPart(text, _calls_of(value)) if isinstance(value, Partial) else Returned(text))
 
     def _end_checked(self, ending: Ending) -> None:
         try:
@@ -246,6 +263,11 @@ class Performance:
         tell, self._tell = self._tell, None
         assert tell is not None
         tell(ending)
+
+
+def _calls_of(part: Partial) -> tuple[CallId, ...]:
+    """The calls whose failures were borne, each once."""
+    return tuple(dict.fromkeys(call for error in part.borne for call in failures.marked_calls(error)))
 
 
 def _look_at(code: asyncio.Future[Any]) -> None:

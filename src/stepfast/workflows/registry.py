@@ -67,27 +67,77 @@ class Defined(Generic[T]):
         return iter([definition for places in self._by_code.values() for definition in places.values()])
 
 
+# A worker says of so many definitions why it cannot execute them, and so much.
+MAX_LACKS = 100
+MAX_PROBLEM = 300
+
 DEFINED: Defined[Workflow] = Defined()
 DEFINED_STEPS: Defined[StepAlone] = Defined()
+
+
+class Steps(Protocol):
+    """The steps of one app that can be runs of their own."""
+
+    @property
+    def changes(self) -> int:
+        """A number that rises whenever what is known has changed."""
+        ...
+
+    def announced(self) -> Iterable[Executable]:
+        """Those that a worker announces."""
+        ...
+
+    def alone(self, name: str) -> Executable | None:
+        """One of them by its name, announced or not."""
+        ...
+
+    def load(self) -> None:
+        """Make known what is known only when somebody asks."""
+        ...
+
+
+class AllSteps:
+    """Every step that is defined in the process; those with a queue of their own are announced."""
+
+    @property
+    def changes(self) -> int:
+        return DEFINED_STEPS.changes
+
+    def announced(self) -> Iterable[Executable]:
+        return [step for step in DEFINED_STEPS if step.queue]
+
+    def alone(self, name: str) -> Executable | None:
+        return DEFINED_STEPS.only(name)
+
+    def load(self) -> None: ...
 
 
 class Registry:
     """The workflows of one app: the ones it was given, or else every one defined in the process.
 
     Steps are known to every app: they are called by workflows, not listed with them. Those with a queue of their own
-    are announced by its workers; any other is executed on its own only for a workflow that has spread it out.
+    are announced by its workers, if they are among its executors; any other is executed on its own only for a workflow
+    that has spread it out.
     """
 
-    def __init__(self, workflows: Iterable[Workflow] | None) -> None:
+    def __init__(self, workflows: Iterable[Workflow] | None, steps: Steps | None = None) -> None:
+        self._steps: Steps = steps or AllSteps()
         self._all_defined = workflows is None
         self._given: dict[str, Executable] = {}
         self._known_at: tuple[int, ...] = ()
         self._known_then: dict[str, Executable] = {}
+        self._learned: dict[tuple[str, str, int], Workflow] = {}
+        self._learned_codes: set[str] = set()
+        self._lacks: dict[str, str] = {}
         for workflow in workflows or ():
             self.add(workflow)
 
     def add(self, workflow: Workflow) -> None:
         """Make a workflow known to the app."""
+        if workflow.code not in self._given:
+            if any(workflow is learned for learned in self._learned.values()):
+                return
+            self._refuse_other_content(workflow)
         other = self._given.setdefault(workflow.code, workflow)
         if other is workflow:
             return
@@ -96,9 +146,48 @@ class Registry:
         self._given[workflow.code] = workflow
         self._known_at = ()
 
+    def _refuse_other_content(self, workflow: Workflow) -> None:
+        for other in self._given.values():
+            if (other.name, other.version) == (workflow.name, workflow.version):
+                raise InvalidDefinition(
+                    f"Workflow {workflow.name!r} has two contents under version {workflow.version}: {other.code} of "
+                    f"{other.place} and {workflow.code} of {workflow.place}. Give the changed one version "
+                    f"{workflow.version + 1}."
+                )
+
+    def learn(self, tenant: str, workflow: Workflow) -> None:
+        """Make a workflow known that a tenant has registered: it is executed here, and started for that tenant."""
+        self._learned[tenant, workflow.name, workflow.version] = workflow
+        self._lacks.pop(workflow.code, None)
+
+    def lack(self, code: str, problem: str) -> None:
+        """Take note that a registered workflow cannot be executed here, and why."""
+        if code in self._lacks or len(self._lacks) < MAX_LACKS:
+            self._lacks[code] = problem[:MAX_PROBLEM]
+
+    def lacks(self) -> dict[str, str]:
+        """What was registered and cannot be executed here, by its code, and why."""
+        return dict(self._lacks)
+
+    @property
+    def changes(self) -> tuple[int, ...]:
+        """Another value whenever something was defined since, of which what is registered may be made."""
+        return (DEFINED.changes, self._steps.changes, len(self._given), len(self._learned))
+
+    def find(self, name: str, version: int | None = None, tenant: str | None = None) -> Workflow | None:
+        """The workflow of a name, in a version or its newest: of the app's own, or else of those of a tenant."""
+        own = [workflow for workflow in self.workflows() if workflow.name == name]
+        learned = [each for (whose, known, _), each in self._learned.items() if (whose, known) == (tenant, name)]
+        fits = [each for each in own or learned if version in (None, each.version)]
+        return max(fits, key=lambda workflow: workflow.version, default=None)
+
     def by_code(self, code: str) -> Executable | None:
         """The workflow of that name and version, or the step of that name, if this app has it."""
-        return self._known().get(code) or DEFINED_STEPS.only(code)
+        return self._known().get(code) or self._steps.alone(code) or DEFINED_STEPS.only(code)
+
+    def load(self) -> None:
+        """Make known what is known only when somebody asks: a worker is about to say what it can execute."""
+        self._steps.load()
 
     def newest(self, name: str) -> Workflow:
         """The highest version of a workflow."""
@@ -113,17 +202,19 @@ class Registry:
 
     def queues(self) -> list[str]:
         """The queues that its workflows and steps name."""
-        return sorted({definition.queue for definition in self._known().values()})
+        own = {definition.queue for definition in self._known().values() if definition.queue}
+        return sorted(own.union(queue for _, queue in self._calls_elsewhere(self._known().values())))
 
     def workflows(self) -> list[Workflow]:
-        """Every workflow that it knows, without the steps."""
+        """Every workflow of the app's own, without the steps, and without what tenants have registered."""
         from stepfast.workflows.functions import Workflow
 
-        return [known for known in self._known().values() if isinstance(known, Workflow)]
+        known = self._known().items()
+        return [each for code, each in known if isinstance(each, Workflow) and code not in self._learned_codes]
 
     def _known(self) -> dict[str, Executable]:
         # Asked for every run, and changed only when something is defined.
-        state = (DEFINED.changes, DEFINED_STEPS.changes, len(self._given))
+        state = self.changes
         if state != self._known_at:
             self._known_then = self._gather()
             self._known_at = state
@@ -131,13 +222,21 @@ class Registry:
 
     def _gather(self) -> dict[str, Executable]:
         known = dict(self._given)
-        announced = [step for step in DEFINED_STEPS if step.queue]
-        defined: list[Executable] = [*(DEFINED if self._all_defined else ()), *announced]
+        defined: list[Executable] = [*(DEFINED if self._all_defined else ()), *self._steps.announced()]
         for definition in defined:
             other = known.setdefault(definition.code, definition)
             if other.place != definition.place:
                 raise _two_of_one_name(other, definition)
-        return known
+        learned = {workflow.code: workflow for workflow in self._learned.values()}
+        self._learned_codes = learned.keys() - known.keys()
+        known = {**learned, **known}
+        wanted = {name: self._steps.alone(name) for name, _ in self._calls_elsewhere(list(known.values()))}
+        return {name: step for name, step in wanted.items() if step is not None} | known
+
+    def _calls_elsewhere(self, definitions: Iterable[Executable]) -> Iterator[tuple[str, str]]:
+        """What workflows call as runs of their own, each by its name and the queue that those stand in."""
+        for definition in definitions:
+            yield from getattr(definition, "calls_elsewhere", ())
 
     def _names_for_people(self, wanted: str) -> str:
         names = sorted({workflow.name for workflow in self.workflows()})

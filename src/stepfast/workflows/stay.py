@@ -15,9 +15,11 @@ from stepfast.kernel.errors import LeaseLost, StepfastError, WrongCall
 from stepfast.kernel.events import Event
 from stepfast.kernel.exchange import Delivered, Look, Woken
 from stepfast.kernel.ids import RunId
+from stepfast.kernel.outside_rules import put_off
 from stepfast.kernel.ports import Clock, Recorder, Store
 from stepfast.kernel.retry import Retry
 from stepfast.kernel.states import StepState
+from stepfast.workflows.bodies import StorageHost
 from stepfast.workflows.limits import BodyThreads
 from stepfast.workflows.loop import open_loop
 from stepfast.workflows.mailbox import Mailbox
@@ -47,6 +49,9 @@ class Host(NamedTuple):
     """Carries commands out, and tells those whom they concern."""
     delivered: Callable[[RunId, Delivered], None]
     """Hears of what was brought to a run."""
+    storage: StorageHost | None = None
+    polls: asyncio.Semaphore | None = None
+    """How many questions after outside work are asked at once; None: as many as there are."""
 
 
 class Stay:
@@ -151,7 +156,9 @@ class Stay:
             return
         if self.mailbox.is_awaited:
             self._parking = True
-            self.save(rules.park(self.run, self.host.clock.now(), self.mailbox.awaited_kinds), self._parked)
+            now = self.host.clock.now()
+            decision = rules.park(self.run, now, self.mailbox.awaited_kinds)
+            self.save(put_off(decision, self.mailbox.waits_put_off(now)), self._parked)
         elif self.loop.tasks and not self._errands:
             self.stop(WrongCall(NOTHING_COMES))
 

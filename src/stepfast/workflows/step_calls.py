@@ -10,11 +10,15 @@ from stepfast.kernel import rules
 from stepfast.kernel.decisions import Decision, OpenWait, Record
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import Invalid, RowsRefused, Unstorable, WrongCall
-from stepfast.kernel.states import StepState
+from stepfast.kernel.outside import Asking
+from stepfast.kernel.outside_rules import go_outside
+from stepfast.kernel.states import StepState, WaitKind
 from stepfast.workflows import failures
 from stepfast.workflows.bodies import Later, StepBody, StepInfo
 from stepfast.workflows.calls import Asked
 from stepfast.workflows.limits import Limit, OutOfTime, attempt_limit, given_up, run_within, timed_out
+from stepfast.workflows.outside import Outside
+from stepfast.workflows.outside_calls import End, OutsideWork, Started, started_by
 
 # These fail the same way each time: a value that cannot be stored, a call in the wrong place.
 NEVER_RETRIED = (Invalid, WrongCall)
@@ -31,7 +35,7 @@ class StepCall:
     def __init__(self, body: StepBody, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._body = body
         self.name = body.name
-        self.input, self._arguments = body.arguments.restore(body.arguments.bind(args, kwargs))
+        self.input, self._arguments = self._restored(args, kwargs)
         self.counted = body.counted_input(self._arguments, self.input)
         self._task: asyncio.Task[None] | None = None
         self._unwanted = False
@@ -41,7 +45,10 @@ class StepCall:
         self._due_at = Instant(0)
         self._scheduling = False
         self._backoff: OpenWait | None = None
-        """The wait for the next attempt, open in the store until the next record closes it."""
+        """The wait for the next attempt, or for outside work, open in the store until the next record closes it."""
+
+    def _restored(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        return self._body.arguments.restore(self._body.arguments.bind(args, kwargs))
 
     def counted_of(self, stored: str) -> str:
         return self._body.count_stored_input(stored)
@@ -54,7 +61,12 @@ class StepCall:
 
     def begin(self, asked: Asked, record: Record | None) -> None:
         asked.context.busy.add(asked.call)
-        self._task = asked.context.outer.create_task(self._perform(asked, record), context=asked.variables)
+        work = None
+        if record is not None and record.state is StepState.WAITING:
+            work = self._outside(asked, record, asked.context.mailbox.wait(record.seq))
+            if work.is_over:
+                return
+        self._task = asked.context.outer.create_task(self._perform(asked, record, work), context=asked.variables)
 
     def call_off(self, asked: Asked) -> None:
         """A body that still runs is cancelled; a record under way stays."""
@@ -83,7 +95,10 @@ class StepCall:
             closed = (backoff.wait_id,)
         context.busy.add(asked.call)
         record = asked.new_record(StepState.CANCELLED, self._attempt_no, context.host.clock.now())
-        context.save(rules.call_off(context.run, record, closed), partial(self._closed, asked))
+        decision = rules.call_off(context.run, record, closed)
+        if backoff is not None and backoff.kind is WaitKind.OUTSIDE:
+            decision.children = Asking.read(backoff.name).stopping()
+        context.save(decision, partial(self._closed, asked))
 
     def _closed(self, asked: Asked, refused: BaseException | None) -> None:
         asked.context.busy.discard(asked.call)
@@ -96,8 +111,11 @@ class StepCall:
         if self._task is not None:
             self._task.cancel()
 
-    async def _perform(self, asked: Asked, record: Record | None) -> None:
+    async def _perform(self, asked: Asked, record: Record | None, work: OutsideWork | None = None) -> None:
         try:
+            if work is not None:
+                await work.follow(self._is_unwanted)
+                return
             is_due = record is None or await self._take_up(asked, record)
             while is_due and not await self._attempt(asked):
                 self._attempt_no += 1
@@ -113,6 +131,9 @@ class StepCall:
         finally:
             # The task refers to this call in turn; let go, both are freed at once.
             self._task = None
+
+    def _is_unwanted(self) -> bool:
+        return self._unwanted
 
     async def _take_up(self, asked: Asked, record: Record) -> bool:
         """Go on where the last record of the call has left it; False when the run was let go of meanwhile."""
@@ -162,7 +183,8 @@ class StepCall:
         self._tell_start(asked, started_at)
         try:
             value = await self._invoke(asked, limit)
-            text, restored = self._body.result.restore(value)
+            started = started_by(asked, self._body, value) if isinstance(value, Outside) else None
+            text, restored = ("", None) if started else self._body.result.restore(value)
         except BaseException as error:
             if self._unwanted or isinstance(error, KeyboardInterrupt | GeneratorExit):
                 raise
@@ -170,10 +192,42 @@ class StepCall:
                 context.stop(error)
                 return True
             return await self._attempt_failed(asked, started_at, error)
-        if not self._unwanted:
+        if started is not None and not self._unwanted:
+            await self._go_outside(asked, started_at, started)
+        elif not self._unwanted:
             # One that swallowed its cancellation has its end already: it was called off, or the run is let go of.
             self._save(asked, asked.new_record(StepState.COMPLETED, attempt, started_at, value=text), restored, None)
         return True
+
+    async def _go_outside(self, asked: Asked, started_at: Instant, started: Started) -> None:
+        """Record what was started outside before anything else happens, and wait for its end."""
+        context = asked.context
+        record = asked.new_record(StepState.WAITING, self._attempt_no, started_at, value=started.text)
+        record = record._replace(due_at=started.ends_at(record.ended_at, self._body.limits.end(self._begun_at)))
+        decision = go_outside(context.run, record, *started.asking(record), self._take_backoff())
+        if await self._open(asked, decision):
+            work = self._outside(asked, record._replace(seq=decision.opened[0].wait_id), self._backoff)
+            await work.follow(self._is_unwanted)
+
+    def _outside(self, asked: Asked, record: Record, wait: OpenWait | None) -> OutsideWork:
+        """What goes on outside, from here on; it may be over at once."""
+        self._attempt_no = record.attempt
+        work = OutsideWork(asked, self._body, record, wait, partial(self._outside_ended, asked, record))
+        self._backoff = work.wait
+        work.await_()
+        return work
+
+    def _outside_ended(self, asked: Asked, record: Record, end: End) -> None:
+        task, self._task = self._task, None
+        if task is not None and task is not asyncio.current_task():
+            # It rests, or asks what is known by now.
+            self._unwanted = True
+            task.cancel()
+        if end.error is not None:
+            self._fail(asked, record.started_at, end.error, end)
+            return
+        completed = asked.new_record(StepState.COMPLETED, record.attempt, record.started_at, value=end.text)
+        self._save(asked, completed, end.value, None, end)
 
     def _tell_start(self, asked: Asked, started_at: Instant) -> None:
         context, attempt = asked.context, self._attempt_no
@@ -191,7 +245,8 @@ class StepCall:
 
     async def _invoke(self, asked: Asked, limit: Limit | None) -> Any:
         context = asked.context
-        info = StepInfo(context.run, asked.call, self._attempt_no, context.host.clock.now, context.tell)
+        host = context.host
+        info = StepInfo(context.run, asked.call, self._attempt_no, host.clock.now, context.tell, host.storage)
         if limit is None:
             return await self._body.invoke(self._arguments, info, context.host.threads)
         body = partial(self._body.invoke, self._arguments, info, context.host.threads)
@@ -222,10 +277,13 @@ class StepCall:
         record = asked.new_record(StepState.PENDING, self._attempt_no, started_at, error=text)
         self._due_at = Instant(record.ended_at + delay_ms)
         record = record._replace(due_at=self._due_at)
-        decision = rules.schedule_retry(context.run, record, delay_ms, self._take_backoff())
-        scheduled: asyncio.Future[bool] = context.outer.create_future()
+        return await self._open(asked, rules.schedule_retry(context.run, record, delay_ms, self._take_backoff()))
+
+    async def _open(self, asked: Asked, decision: Decision) -> bool:
+        """Save what may open a wait, which is closed at once if the code calls the step off meanwhile."""
+        scheduled: asyncio.Future[bool] = asked.context.outer.create_future()
         self._scheduling = True
-        context.save(decision, partial(self._scheduled, asked, decision, scheduled))
+        asked.context.save(decision, partial(self._scheduled, asked, decision, scheduled))
         return await scheduled
 
     def _scheduled(
@@ -237,7 +295,8 @@ class StepCall:
             context.stop(refused)
         elif decision.opened:
             (wait,) = decision.opened
-            self._backoff = OpenWait(wait.wait_id, wait.kind, wait.name, self._due_at, 1, 0, 1, 0, 0)
+            due_at = None if wait.due_in_ms is None else Instant(context.host.clock.now() + wait.due_in_ms)
+            self._backoff = OpenWait(wait.wait_id, wait.kind, wait.name, due_at, 1, 0, 1, 0, 0)
         if self._unwanted and not context.is_closed:
             self._call_off_now(asked)
         if not scheduled.done():
@@ -248,14 +307,17 @@ class StepCall:
         backoff, self._backoff = self._backoff, None
         return (backoff.wait_id,) if backoff else ()
 
-    def _fail(self, asked: Asked, started_at: Instant, error: BaseException) -> None:
+    def _fail(self, asked: Asked, started_at: Instant, error: BaseException, outside: End | None = None) -> None:
         failure = failures.describe(error)
         record = asked.new_record(StepState.FAILED, self._attempt_no, started_at, error=failures.to_text(failure))
-        self._save(asked, record, None, failures.revive(failure))
+        self._save(asked, record, None, failures.revive(failure), outside)
 
-    def _save(self, asked: Asked, record: Record, value: Any, error: BaseException | None) -> None:
+    def _save(
+        self, asked: Asked, record: Record, value: Any, error: BaseException | None, outside: End | None = None
+    ) -> None:
         closed = self._take_backoff()
-        decision = rules.record_step(asked.context.run, record, closed)
+        decision = rules.end_wait(asked.context.run, record, closed, outside and outside.message)
+        decision.children = outside.stopping if outside else ()
         asked.context.save(decision, partial(self._answered, asked, record, closed, value, error))
 
     def _answered(
@@ -278,6 +340,21 @@ class StepCall:
         failed = record._replace(state=StepState.FAILED, input="{}", value=None, error=failures.to_text(failure))
         decision = rules.record_step(asked.context.run, failed, closed)
         asked.context.save(decision, partial(self._answered, asked, failed, closed, None, failures.revive(failure)))
+
+
+class PlainStepCall(StepCall):
+    """A call of a step whose arguments are given as JSON, and kept as they were given."""
+
+    def __init__(self, body: StepBody, given: dict[str, Any]) -> None:
+        self._given = given
+        super().__init__(body, (), {})
+
+    def _restored(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        return self._body.arguments.restore_json(self._given)
+
+    def counted_of(self, stored: str) -> str:
+        arguments = self._body.arguments.decode(stored)
+        return self._body.counted_input(arguments, stored)
 
 
 def _look_at_nothing() -> None:

@@ -30,6 +30,8 @@ T = TypeVar("T")
 class AsyncStep(Generic[P, T]):
     """A step written as `async def`."""
 
+    alone: StepAlone
+
     def __init__(self, body: StepBody) -> None:
         self.body = body
         functools.update_wrapper(cast(Callable[..., Any], self), body.function)
@@ -53,6 +55,8 @@ class AsyncStep(Generic[P, T]):
 
 class SyncStep(Generic[P, T]):
     """A step written as `def`; its body runs in a thread."""
+
+    alone: StepAlone
 
     def __init__(self, body: StepBody) -> None:
         self.body = body
@@ -108,12 +112,12 @@ class StepAlone:
         self.arguments = body.arguments
         self.result = body.result
         self.place = f"{body.function.__module__}.{body.function.__qualname__}"
-        self._body = body
+        self.body = body
 
     async def function(self, *args: Any, **kwargs: Any) -> Any:
         loop = events._get_running_loop()
         assert isinstance(loop, RunLoop)
-        return await ask_durably(loop, StepCall(self._body, args, kwargs))
+        return await ask_durably(loop, StepCall(self.body, args, kwargs))
 
 
 async def ask_durably(loop: RunLoop, operation: Operation) -> Any:
@@ -193,11 +197,16 @@ class StepDecorator:
     def __call__(self, function: Callable[P, T]) -> SyncStep[P, T]: ...
 
     def __call__(self, function: Callable[..., Any]) -> Any:
+        wrapped = self.wrap(function)
+        DEFINED_STEPS.add(wrapped.alone)
+        return wrapped
+
+    def wrap(self, function: Callable[..., Any]) -> Any:
+        """The step, known to nobody yet."""
         name = check_name("Step", self._name or getattr(function, "__name__", ""), function)
         body = StepBody(function, name, self._retry, self._key, self._queue, self._limits)
         wrapped: Any = AsyncStep(body) if body.is_async else SyncStep(body)
         wrapped.alone = StepAlone(body)
-        DEFINED_STEPS.add(wrapped.alone)
         return wrapped
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from asyncio import events
 from functools import partial
 from typing import Any
@@ -11,14 +10,14 @@ from stepfast.kernel import rules
 from stepfast.kernel.decisions import Record
 from stepfast.kernel.errors import Invalid, Unstorable, WrongCall
 from stepfast.kernel.events import EventType
-from stepfast.kernel.numbers import MAX_NUMBER
 from stepfast.kernel.states import StepState
-from stepfast.kernel.texts import check_optional_text, check_text, shown
+from stepfast.kernel.texts import check_text
 from stepfast.workflows.bodies import current_step
 from stepfast.workflows.branches import thread_branch
 from stepfast.workflows.calls import Asked
 from stepfast.workflows.codec import ValueCodec
 from stepfast.workflows.loop import RunLoop, current_branch_of
+from stepfast.workflows.progress import progress_data
 from stepfast.workflows.waiting import ask
 
 # Events stay in their rows, whatever their size, for whoever reads the history reads them all.
@@ -64,6 +63,11 @@ class EmitCall:
 
 def emit(event: str, data: Any = None) -> Any:
     """Write an event of your own into the run's history, once: `await emit("contract.published", {"id": 7})`."""
+    return ask("emit", emit_call(event, data))
+
+
+def emit_call(event: str, data: Any) -> EmitCall:
+    """The call that writes an event; one that cannot be stored is refused here."""
     if check_text("The event's type", event) in RESERVED:
         raise Invalid(
             f"The event's type is {event!r}, which the engine uses itself. Choose another, like 'order.{event}'."
@@ -73,23 +77,12 @@ def emit(event: str, data: Any = None) -> Any:
     if len(text) > MAX_EVENT_DATA:
         size = f"as JSON it has {len(text):,} characters, and the limit is {MAX_EVENT_DATA:,}"
         raise Unstorable(f"The data of event {event!r} cannot be stored: {size}. Emit the address of it instead.")
-    return ask("emit", EmitCall(event, text))
-
-
-def _progress_data(done: float, total: float | None, note: str | None) -> str:
-    said = {"done": _amount("done", done), "total": None if total is None else _amount("total", total)}
-    return json.dumps({**said, "note": check_optional_text("The note of a progress", note or None)})
-
-
-def _amount(what: str, number: object) -> int | float:
-    if isinstance(number, bool) or not isinstance(number, int | float) or not abs(number) <= MAX_NUMBER:
-        raise Invalid(f"The {what} of a progress is {shown(number)}; use a number.")
-    return number
+    return EmitCall(event, text)
 
 
 def progress(done: float, total: float | None = None, note: str | None = None) -> None:
     """Say how far the run has got; goes along with its next commit, and is silent while its code is replayed."""
-    data = _progress_data(done, total, note)
+    data = progress_data(done, total, note)
     loop = events._get_running_loop()
     branch = current_branch_of(loop) if isinstance(loop, RunLoop) else thread_branch()
     # The branch first: a run that was started inside a step's body inherits the context of that step.

@@ -93,7 +93,7 @@ def _holds(writings: Sequence[Writing]) -> list[Column]:
 
 def _generations(writings: Sequence[Writing]) -> list[Column]:
     rows = [
-        (of, then.version, then.code, then.input, then.cause, request.actor, request.reason)
+        (of, then.version, then.code, then.definition, then.input, then.cause, request.actor, request.reason)
         for of, (_, request, change) in enumerate(writings, start=1)
         if (then := change.reopen)
     ]
@@ -132,6 +132,7 @@ _COLUMNS: dict[str, Columns] = {
         ("g_of", "integer[]"),
         ("g_version", "integer[]"),
         ("g_code", "text[]"),
+        ("g_definition", "text[]"),
         ("g_input", "text[]"),
         ("g_cause", "text[]"),
         ("g_actor", "text[]"),

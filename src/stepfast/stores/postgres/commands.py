@@ -12,6 +12,7 @@ from stepfast.kernel.errors import NotFound, StepfastError
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.items import LockedItem
 from stepfast.kernel.judging import is_stranger
+from stepfast.kernel.outside import LockedCall
 from stepfast.kernel.reviews import LockedReview
 from stepfast.kernel.rules import COMMAND_KINDS
 from stepfast.kernel.states import RunState, StepState, TaskState
@@ -20,7 +21,7 @@ from stepfast.stores.postgres.changing import SeenRun, Writing, change_call
 from stepfast.stores.postgres.delivering import MESSAGES, by_run
 from stepfast.stores.postgres.driver import Connection, Row
 from stepfast.stores.postgres.keys import Keys
-from stepfast.stores.postgres.reviews import read_items, read_reviews, write_beside
+from stepfast.stores.postgres.reviews import read_calls, read_items, read_reviews, write_beside
 
 LOCK = "select stepfast.lock_runs($1::uuid[])"
 LOOK = "select * from stepfast.locked_runs($1::uuid[], $2::bigint)"
@@ -109,9 +110,11 @@ async def _look(connection: Connection, requests: Collection[Request], now: Inst
     messages = by_run(await connection.fetch(MESSAGES, untold), rows.message) if untold else {}
     marks = by_run(await connection.fetch(MARKS, marked), _mark) if marked else {}
     reviews, items = await read_reviews(connection, requests), await read_items(connection, requests)
+    calls = await read_calls(connection, requests)
     return {
         run_id: _completed(
-            seen, marks.get(run_id, ()), messages.get(run_id, ()), reviews.get(run_id), items.get(run_id)
+            *(seen, marks.get(run_id, ()), messages.get(run_id, ())),
+            *(reviews.get(run_id), items.get(run_id), calls.get(run_id)),
         )
         for run_id, seen in runs.items()
     }
@@ -123,9 +126,10 @@ def _completed(
     messages: Iterable[Message],
     review: LockedReview | None,
     item: LockedItem | None,
+    call: LockedCall | None,
 ) -> SeenRun:
     untold = [message for message in messages if message.kind in COMMAND_KINDS and not message.told]
-    return seen._replace(run=seen.run._replace(steps=marks, review=review, item=item), untold=untold)
+    return seen._replace(run=seen.run._replace(steps=marks, review=review, item=item, call=call), untold=untold)
 
 
 def _run_ids(requests: Iterable[Request]) -> list[RunId]:
@@ -135,7 +139,7 @@ def _run_ids(requests: Iterable[Request]) -> list[RunId]:
 def _seen_run(row: Row) -> SeenRun:
     """A row of `LOOK`."""
     run_id, tenant, workflow, version, kind, code, text, generation, state, task, hold, is_put_off, *rest = row
-    error, parent_id, parent_wait, is_awaited, has_letter, deadline_at, has_begun, *place, leave, _ = rest
+    error, parent_id, parent_wait, is_awaited, has_letter, deadline_at, has_begun, *place, leave, definition, _ = rest
     run = LockedRun(
         RunId(run_id),
         tenant,
@@ -156,6 +160,7 @@ def _seen_run(row: Row) -> SeenRun:
         deadline_at=deadline_at,
         has_begun=has_begun,
         leave=leave,
+        definition=definition,
     )
     token, worker_id, queue, last_event = place
     return SeenRun(run, token, None if worker_id is None else WorkerId(worker_id), queue, last_event)

@@ -11,6 +11,7 @@ from stepfast.kernel.commands import Change, Request
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.items import LockedItem
+from stepfast.kernel.outside import LockedCall
 from stepfast.kernel.reviews import LockedReview
 from stepfast.stores import items, reviewing
 from stepfast.stores.postgres.driver import Connection, Row
@@ -56,6 +57,16 @@ async def read_items(connection: Connection, requests: Iterable[Request]) -> dic
         if rows:
             found[run_id] = items.locked_item(rows[0])
     return found
+
+
+async def read_calls(connection: Connection, requests: Iterable[Request]) -> dict[RunId, LockedCall]:
+    """The calls of steps that commands are about."""
+    asked = {run_id: reviewing.call_of(request) for run_id, request in _first_of_each_run(requests)}
+    return {
+        run_id: reviewing.locked_call((await _ask(connection, "locked_call", which))[0])
+        for run_id, which in asked.items()
+        if which is not None
+    }
 
 
 def _first_of_each_run(requests: Iterable[Request]) -> Iterable[tuple[RunId, Request]]:

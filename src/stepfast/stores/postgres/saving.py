@@ -145,8 +145,8 @@ def _releases(decisions: Sequence[Decision]) -> list[Column]:
 def _continuations(decisions: Sequence[Decision]) -> list[Column]:
     rows = [
         (
-            *(of, decision.first_event + len(decision.events) - 1, then.version, then.code, then.input, then.cause),
-            *(then.state, then.error, then.superseded is None),
+            *(of, decision.first_event + len(decision.events) - 1, then.version, then.code, then.definition),
+            *(then.input, then.cause, then.state, then.error, then.superseded is None),
         )
         for of, decision in enumerate(decisions, start=1)
         if isinstance(then := decision.release, Continue)
@@ -260,6 +260,7 @@ PART_COLUMNS: dict[str, Columns] = {
         ("x_seq", "integer[]"),
         ("x_version", "integer[]"),
         ("x_code", "text[]"),
+        ("x_definition", "text[]"),
         ("x_input", "text[]"),
         ("x_cause", "text[]"),
         ("x_state", "text[]"),

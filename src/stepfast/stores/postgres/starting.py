@@ -34,6 +34,7 @@ RUN_COLUMNS = (
     ("n_thread", "text[]"),
     ("n_subject", "text[]"),
     ("n_metadata", "text[]"),
+    ("n_definition", "text[]"),
     ("t_of", "integer[]"),
     ("t_tag", "text[]"),
 )
@@ -41,13 +42,13 @@ RUN_COLUMNS = (
 
 def run_columns(runs: Sequence[NewRun]) -> list[Column]:
     """Runs turned on their side."""
-    *columns, joins, leave, lane, actor, correlation, causation, thread, subject, tags, metadata = zip(
+    *columns, joins, leave, lane, actor, correlation, causation, thread, subject, tags, metadata, definition = zip(
         *runs, strict=True
     )
     # The group that a run counts toward is two columns, its tags are rows of their own.
     parents = [join and join.parent_id for join in joins]
     waits = [join and join.wait_id for join in joins]
-    origin = (leave, lane, actor, correlation, causation, thread, subject, metadata)
+    origin = (leave, lane, actor, correlation, causation, thread, subject, metadata, definition)
     tagged = [(of, tag) for of, own in enumerate(tags, start=1) for tag in own]
     return [*columns, parents, waits, *origin, [of for of, _ in tagged], [tag for _, tag in tagged]]
 

@@ -62,16 +62,19 @@ from stepfast.stores.postgres import (
     starting,
     workers,
 )
+from stepfast.stores.postgres.assets import PostgresAssets
 from stepfast.stores.postgres.blobs import PostgresBlobs
+from stepfast.stores.postgres.definitions import PostgresDefinitions
 from stepfast.stores.postgres.driver import Connection
 from stepfast.stores.postgres.hints import Ear
 from stepfast.stores.postgres.lines import Address, Deadlines, Line, LinePerLoop, Pool, part
+from stepfast.stores.postgres.outside import PostgresOutside
 
 COLD_LINES = 4
 BLOB_LINES = 2
 
 
-class PostgresStore:
+class PostgresStore(PostgresAssets, PostgresDefinitions, PostgresOutside):
     """Everything remembered in one database.
 
     `has_own_sessions` says whether each connection has a session of the server to itself; behind a pooler such as

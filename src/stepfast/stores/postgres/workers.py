@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from stepfast.kernel.exchange import Beat, Enrolment, Holding, Upkeep, UpkeepReport
 from stepfast.stores.postgres.driver import Row
 
-ENROL = "select stepfast.enrol($1::uuid, $2::text, $3::text, $4::integer, $5::text, $6::text, $7::bigint)"
+ENROL = "select stepfast.enrol($1::uuid, $2::text, $3::text, $4::integer, $5::text, $6::text, $7::text, $8::bigint)"
 BEAT = "select moment, alive, run_ids, tokens, wakes, holds from stepfast.beat($1::uuid)"
 RETIRE = "select stepfast.retire($1::uuid)"
 GIVE_BACK = "select stepfast.give_back($1::uuid, $2::uuid[], 'its worker did not know of it')"
 UPKEEP = """
-select buried, returned, failed, overdue, unjoined, silent_at
+select buried, returned, failed, overdue, unjoined, silent_at, definitions
   from stepfast.upkeep($1::boolean, $2::integer, $3::integer, $4::text, $5::text, $6::text, $7::text)
 """
 
@@ -21,7 +21,8 @@ select buried, returned, failed, overdue, unjoined, silent_at
 def enrol_arguments(worker: Enrolment) -> list[object]:
     """The arguments of `ENROL`; queues and codes are JSON lists in text."""
     queues, codes = json.dumps(list(worker.queues)), json.dumps(list(worker.codes))
-    return [worker.worker_id, worker.label, worker.host, worker.pid, queues, codes, worker.lease_ms]
+    lacks = json.dumps(dict(worker.lacks))
+    return [worker.worker_id, worker.label, worker.host, worker.pid, queues, codes, lacks, worker.lease_ms]
 
 
 def beat_of(answer: Sequence[Row]) -> Beat:

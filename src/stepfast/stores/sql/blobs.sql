@@ -89,4 +89,15 @@ select value
   from stepfast.step
  where run_id = :run_id
    and tenant = :tenant
-   and value like '@blob:%';
+   and value like '@blob:%'
+union
+select '@blob:sha256-' || digest || ':' || size
+  from stepfast.artifact
+ where run_id = :run_id
+   and tenant = :tenant
+   and digest is not null
+union
+select '@blob:sha256-' || digest || ':' || size
+  from stepfast.asset_version
+ where place = :run_id
+   and tenant = :tenant;

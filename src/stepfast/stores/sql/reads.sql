@@ -2,7 +2,7 @@
 -- One run, for its tenant or, without one, for anybody.
 select run_id, tenant, workflow, version, kind, state, generation, queue, priority, queued_at, updated_at, ended_at,
        worker_id, token, crashes, claims, parent_id, key, actor, correlation_id, causation_id, thread_id, subject,
-       metadata, input, value, error, code,
+       metadata, input, value, error, code, definition,
        (select e.data
           from stepfast.event e
          where e.run_id = s.run_id
@@ -18,7 +18,8 @@ select run_id, tenant, workflow, version, kind, state, generation, queue, priori
 -- One page of runs, newest first; every condition is optional.
 select s.run_id, s.tenant, s.workflow, s.version, s.kind, s.state, s.generation, s.queue, s.priority, s.queued_at,
        s.updated_at, s.ended_at, s.worker_id, s.token, s.crashes, s.claims, s.parent_id, s.key, s.actor,
-       s.correlation_id, s.causation_id, s.thread_id, s.subject, s.metadata, s.input, s.value, s.error, s.code
+       s.correlation_id, s.causation_id, s.thread_id, s.subject, s.metadata, s.input, s.value, s.error, s.code,
+       s.definition
   from stepfast.run_state s
  where s.run_id < :before
    and (cast(:tenant as text) is null or s.tenant = :tenant)
@@ -92,7 +93,7 @@ select o.run_id, o.generation, o.state, o.value, o.error, o.ended_at
 
 -- name: list_workers
 -- The workers that are alive, and those that died within the hour.
-select worker_id, label, host, pid, queues, codes, lease_ms, started_at, seen_at, dead_at
+select worker_id, label, host, pid, queues, codes, lease_ms, started_at, seen_at, dead_at, lacks
   from stepfast.worker
  where dead_at is null
     or dead_at > stepfast.now_ms() - 3600000

@@ -102,3 +102,20 @@ update stepfast.task
        due_at = case when :wake and state = 'waiting' and not task.hold then null else due_at end,
        since_at = case when :wake and state = 'waiting' and not task.hold then :now else since_at end
  where run_id = :run_id;
+
+-- name: locked_call
+-- A step as whoever calls it back sees it: how it stands, until when, and whether its end has come already.
+select s.state, s.due_at,
+       exists (select 1 from stepfast.inbox m where m.run_id = :run_id and m.kind = :kind and m.name = :message)
+  from (select 1 as one) o
+  left join (
+       select c.state, c.due_at
+         from stepfast.step c
+        where c.run_id = :run_id
+          and c.path = :path
+          and c.name = :name
+          and c.count = :count
+          and c.superseded_by is null
+        order by c.seq desc
+        limit 1
+  ) s on o.one = 1;

@@ -17,6 +17,7 @@ from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.items import LockedItem
 from stepfast.kernel.judging import is_stranger
+from stepfast.kernel.outside import LockedCall
 from stepfast.kernel.reviews import LockedReview
 from stepfast.kernel.rules import COMMAND_KINDS
 from stepfast.kernel.states import RunState, StepState, TaskState
@@ -91,18 +92,19 @@ def _find(connection: apsw.Connection, request: Request, now: Instant) -> Found:
         raise NotFound(f"Run {request.run_id} not found. List runs with `stepfast runs list`.")
     steps = _marks(connection, request.run_id) if request.command.needs_steps else ()
     whole = _found(found[0], steps)
-    review, item = _review(connection, request), _item(connection, request)
-    return whole._replace(run=whole.run._replace(review=review, item=item))
+    review, item, call = _review(connection, request), _item(connection, request), _call(connection, request)
+    return whole._replace(run=whole.run._replace(review=review, item=item, call=call))
 
 
 def _found(row: Row, steps: Sequence[StepMark]) -> Found:
     run_id, tenant, workflow, version, kind, code, run_input, generation, state, task, hold, is_put_off, *rest = row
-    error, parent_id, parent_wait, is_awaited, has_letter, deadline_at, claims, leave, *holder = rest
+    error, parent_id, parent_wait, is_awaited, has_letter, deadline_at, claims, leave, definition, *holder = rest
     identity = (run_id, tenant, workflow, version, kind, code, run_input, generation, RunState(state))
     standing = (None if task is None else TaskState(task), bool(hold), bool(is_put_off), error)
     joins = None if parent_id is None else Joins(parent_id, parent_wait)
     ties = (joins, bool(is_awaited), bool(has_letter))
-    return Found(LockedRun(*identity, *standing, *ties, steps, deadline_at, claims > 0, bool(leave)), *holder)
+    run = LockedRun(*identity, *standing, *ties, steps, deadline_at, claims > 0, bool(leave), definition)
+    return Found(run, *holder)
 
 
 def _review(connection: apsw.Connection, request: Request) -> LockedReview | None:
@@ -120,6 +122,11 @@ def _item(connection: apsw.Connection, request: Request) -> LockedItem | None:
         return None
     found = fetch(connection, REVIEW_SQL["locked_item"], {"run_id": request.run_id, "cause": cause})
     return items.locked_item(found[0]) if found else None
+
+
+def _call(connection: apsw.Connection, request: Request) -> LockedCall | None:
+    which = reviewing.call_of(request)
+    return None if which is None else reviewing.locked_call(fetch(connection, REVIEW_SQL["locked_call"], which)[0])
 
 
 def _marks(connection: apsw.Connection, run_id: RunId) -> list[StepMark]:
@@ -198,7 +205,8 @@ def _reopen(
     connection: apsw.Connection, run: LockedRun, request: Request, reopen: Reopen, at: tuple[int, int], now: Instant
 ) -> None:
     generation, token = at
-    opened = (run.run_id, generation, run.tenant, reopen.version, reopen.code, reopen.input, reopen.cause)
+    life = (reopen.version, reopen.code, reopen.definition, reopen.input, reopen.cause)
+    opened = (run.run_id, generation, run.tenant, *life)
     connection.execute(SAVE_SQL["open_generation"], (*opened, request.actor, request.reason, now))
     connection.execute(SAVE_SQL["supersede"], (generation, run.run_id, json.dumps(reopen.superseded)))
     task = {"run_id": run.run_id, "code": reopen.code, "generation": generation, "token": token, "now": now}

@@ -9,7 +9,7 @@ import apsw
 from stepfast.kernel.decisions import Joins
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.ids import RunId
-from stepfast.kernel.states import RunState
+from stepfast.kernel.states import GOOD_ENDS, RunState
 from stepfast.stores.sqlite.asking import one, statements
 
 SQL = statements("saving")
@@ -23,7 +23,7 @@ class Groups:
 
     def add(self, joins: Joins, state: RunState) -> None:
         """Count a child that has ended."""
-        self._ends[joins, state is RunState.COMPLETED] += 1
+        self._ends[joins, state in GOOD_ENDS] += 1
 
     def write(self, connection: apsw.Connection, now: Instant) -> None:
         """Add the counts, and wake each parent whose join is decided by them; a parent that is gone needs none."""

@@ -149,7 +149,7 @@ class Batch:
         else:
             rows["supersede"].append((following, run_id, json.dumps(then.superseded)))
         rows["delete_waits"].append((run_id,))
-        opened = (run_id, following, tenant, then.version, then.code, then.input, then.cause)
+        opened = (run_id, following, tenant, then.version, then.code, then.definition, then.input, then.cause)
         rows["open_generation"].append((*opened, None, None, self._now))
         self._begin_generation(run_id, tenant, following, then)
 

@@ -90,7 +90,8 @@ class Newcomers:
         parent = run.joins or (None, None)
         row = (run.run_id, run.tenant, run.workflow, run.version, run.kind, run.queue, run.code, run.priority, run.key)
         origin = (run.actor, run.correlation_id, run.causation_id, run.thread_id, run.subject, run.metadata, self._now)
-        self._pending.rows["insert_run"].append((*row, run.input, *parent, run.leave, run.timeout_ms, *origin))
+        terms = (run.leave, run.timeout_ms, run.definition)
+        self._pending.rows["insert_run"].append((*row, run.input, *parent, *terms, *origin))
         if run.tags:
             self._pending.rows["insert_tag"].extend((run.run_id, tag, run.tenant) for tag in run.tags)
 

@@ -62,16 +62,19 @@ from stepfast.stores.sqlite import (
     upkeep,
     workers,
 )
+from stepfast.stores.sqlite.assets import SqliteAssets
 from stepfast.stores.sqlite.blobs import SqliteBlobs, list_mentions
 from stepfast.stores.sqlite.connection import Reader, Writer
+from stepfast.stores.sqlite.definitions import SqliteDefinitions
 from stepfast.stores.sqlite.file_system import prepare_folder
 from stepfast.stores.sqlite.hints import Hints
+from stepfast.stores.sqlite.outside import SqliteOutside
 from stepfast.stores.sqlite.problems import explained
 
 PATIENCE_MS = 5_000
 
 
-class SqliteStore:
+class SqliteStore(SqliteAssets, SqliteDefinitions, SqliteOutside):
     """Everything remembered in one file; `patience_ms` is how long a call waits for another process to finish."""
 
     # Its writer is a thread: beside a busy interpreter it would wait for its turn at every statement.

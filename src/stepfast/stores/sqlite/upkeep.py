@@ -54,7 +54,8 @@ def upkeep(connection: apsw.Connection, request: Upkeep) -> UpkeepReport:
             report.returned.append(orphan.run_id)
     report.overdue.extend(_overdue(connection, request.limit, now))
     report.unjoined.extend(_unjoined(connection, request.limit))
-    return report._replace(silent_at=one(connection, SQL["silent_at"], {}))
+    definitions = one(connection, SQL["newest_definition"])
+    return report._replace(silent_at=one(connection, SQL["silent_at"], {}), definitions=definitions)
 
 
 def _bury(connection: apsw.Connection, now: Instant) -> list[WorkerId]:

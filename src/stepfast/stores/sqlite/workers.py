@@ -22,7 +22,8 @@ def enrol(connection: apsw.Connection, worker: Enrolment) -> Instant:
     """Announce a worker; an id that was buried stays dead, as its runs may not have gone back yet."""
     now = moment(connection)
     lists = {"queues": json.dumps(list(worker.queues)), "codes": json.dumps(list(worker.codes))}
-    connection.execute(SQL["enrol"], {**worker._asdict(), **lists, "now": now})
+    lacks = json.dumps(dict(worker.lacks))
+    connection.execute(SQL["enrol"], {**worker._asdict(), **lists, "lacks": lacks, "now": now})
     _wake_those_that_wait_for_code(connection, lists["codes"], now)
     return now
 

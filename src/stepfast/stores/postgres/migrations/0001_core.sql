@@ -30,6 +30,7 @@ create table stepfast.run (
     subject text collate "C",
     metadata text,
     timeout_ms bigint,
+    definition text collate "C",
     queued_at bigint not null
 );
 
@@ -59,6 +60,7 @@ create table stepfast.generation (
     tenant text collate "C" not null,
     version integer not null,
     code text collate "C" not null,
+    definition text collate "C",
     input text not null,
     cause text collate "C" not null,
     actor text collate "C",
@@ -221,6 +223,7 @@ create table stepfast.worker (
     pid integer not null,
     queues text not null,
     codes text not null,
+    lacks text not null default '{}',
     lease_ms bigint not null,
     started_at bigint not null,
     seen_at bigint not null,
@@ -279,6 +282,7 @@ select r.run_id,
        coalesce(g.version, r.version) as version,
        r.kind,
        coalesce(g.code, r.code) as code,
+       case when g.run_id is null then r.definition else g.definition end as definition,
        case
            when t.run_id is null then o.state
            when t.hold and t.state <> 'leased' then 'paused'

@@ -55,6 +55,7 @@ create function stepfast.start_runs(
     n_thread text[],
     n_subject text[],
     n_metadata text[],
+    n_definition text[],
     t_of integer[],
     t_tag text[],
     out stands uuid[],
@@ -124,11 +125,13 @@ begin
     with newcomer as (
         insert into stepfast.run (
             run_id, tenant, workflow, version, kind, queue, code, priority, key, input, parent_id, parent_wait, leave,
-            actor, correlation_id, causation_id, thread_id, subject, metadata, timeout_ms, queued_at
+            actor, correlation_id, causation_id, thread_id, subject, metadata, timeout_ms, definition,
+            queued_at
         )
         select n_id[i], n_tenant[i], n_workflow[i], n_version[i], n_kind[i], n_queue[i], n_code[i], n_priority[i],
                n_key[i], n_input[i], n_parent[i], n_parent_wait[i], n_leave[i], n_actor[i], n_correlation[i],
-               n_causation[i], n_thread[i], n_subject[i], n_metadata[i], n_timeout[i], moment
+               n_causation[i], n_thread[i], n_subject[i], n_metadata[i], n_timeout[i],
+               n_definition[i], moment
           from generate_series(1, total) i
          where fresh[i]
             on conflict (run_id) do nothing

@@ -16,8 +16,8 @@ begin
     for ended in
         select j_parent[i] as parent_id,
                j_wait[i] as wait_id,
-               count(*) filter (where j_state[i] = 'completed') as got,
-               count(*) filter (where j_state[i] <> 'completed') as failed
+               count(*) filter (where j_state[i] in ('completed', 'partial')) as got,
+               count(*) filter (where j_state[i] not in ('completed', 'partial')) as failed
           from generate_series(1, cardinality(j_parent)) i
          group by 1, 2
          order by 1, 2
@@ -83,17 +83,17 @@ $$;
 
 -- Opens a later life of a run.
 create function stepfast.open_generation(
-    k_run uuid, k_generation integer, k_tenant text, k_version integer, k_code text, k_input text, k_cause text,
-    k_actor text, k_reason text, moment bigint
+    k_run uuid, k_generation integer, k_tenant text, k_version integer, k_code text, k_definition text,
+    k_input text, k_cause text, k_actor text, k_reason text, moment bigint
 ) returns void
 language plpgsql volatile
 as $$
 begin
     insert into stepfast.generation (
-        run_id, generation, tenant, version, code, input, cause, actor, reason, opened_at
+        run_id, generation, tenant, version, code, definition, input, cause, actor, reason, opened_at
     )
     values (
-        k_run, k_generation, k_tenant, k_version, k_code, k_input, k_cause, k_actor, k_reason, moment
+        k_run, k_generation, k_tenant, k_version, k_code, k_definition, k_input, k_cause, k_actor, k_reason, moment
     );
 end
 $$;
@@ -248,6 +248,7 @@ create function stepfast.save(
     x_seq integer[] default '{}',
     x_version integer[] default '{}',
     x_code text[] default '{}',
+    x_definition text[] default '{}',
     x_input text[] default '{}',
     x_cause text[] default '{}',
     x_state text[] default '{}',
@@ -281,6 +282,7 @@ create function stepfast.save(
     n_thread text[] default '{}',
     n_subject text[] default '{}',
     n_metadata text[] default '{}',
+    n_definition text[] default '{}',
     t_of integer[] default '{}',
     t_tag text[] default '{}',
     d_again boolean default false,
@@ -391,7 +393,7 @@ begin
             null, array(select answers[n_of[i]] = 1 from generate_series(1, cardinality(n_of)) i order by i),
             false, n_id, n_tenant, n_workflow, n_version, n_kind, n_queue, n_code, n_priority, n_input, n_digest, n_key,
             n_delay, n_timeout, n_parent, n_parent_wait, n_leave, n_lane, n_actor, n_correlation, n_causation,
-            n_thread, n_subject, n_metadata, t_of, t_tag);
+            n_thread, n_subject, n_metadata, n_definition, t_of, t_tag);
     end if;
 
     -- The next generation is opened before its task is released below.
@@ -404,8 +406,8 @@ begin
         );
         perform stepfast.drop_waits(array[d_run[x_of[i]]]);
         perform stepfast.open_generation(
-            d_run[x_of[i]], d_generation[x_of[i]] + 1, d_tenant[x_of[i]], x_version[i], x_code[i], x_input[i],
-            x_cause[i], null, null, moment);
+            d_run[x_of[i]], d_generation[x_of[i]] + 1, d_tenant[x_of[i]], x_version[i], x_code[i],
+            x_definition[i], x_input[i], x_cause[i], null, null, moment);
         if x_whole[i] then
             update stepfast.step s
                set superseded_by = d_generation[x_of[i]] + 1

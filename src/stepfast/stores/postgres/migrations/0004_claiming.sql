@@ -434,7 +434,7 @@ returns table (
     worker_id text, input text, wakes integer, hold boolean, claims integer, crashes integer, last_seq integer,
     last_event integer, queued_at bigint, deadline_at bigint, tries integer, parent_id text, parent_wait integer,
     actor text, correlation_id text, causation_id text, thread_id text, subject text, metadata text, leave boolean,
-    kept_seq integer
+    kept_seq integer, definition text
 )
 language plpgsql volatile
 set enable_seqscan = off
@@ -459,7 +459,8 @@ begin
            r.causation_id, r.thread_id, r.subject, r.metadata, r.leave,
            case when t.generation > 1 then coalesce((
                select max(s.seq) from stepfast.step s where s.run_id = t.run_id and s.generation < t.generation
-           ), 0) else 0 end
+           ), 0) else 0 end,
+           case when g.run_id is null then r.definition else g.definition end
       from r
      cross join lateral (select x.* from stepfast.task x where x.run_id = r.run_id offset 0) t
       left join lateral (

@@ -3,7 +3,8 @@
 -- Announces a worker, or hears again what it is; one that was buried stays dead, as its runs may not be back yet. Runs
 -- whose records did not fit the code that they met become ready: the worker that comes now may have what they need.
 create function stepfast.enrol(
-    k_worker uuid, k_label text, k_host text, k_pid integer, k_queues text, k_codes text, k_lease bigint
+    k_worker uuid, k_label text, k_host text, k_pid integer, k_queues text, k_codes text, k_lacks text,
+    k_lease bigint
 ) returns bigint
 language plpgsql volatile
 set enable_seqscan = off
@@ -15,11 +16,11 @@ declare
     moment bigint := stepfast.now_ms();
     waiting uuid[];
 begin
-    insert into stepfast.worker (worker_id, label, host, pid, queues, codes, lease_ms, started_at, seen_at)
-    values (k_worker, k_label, k_host, k_pid, k_queues, k_codes, k_lease, moment, moment)
+    insert into stepfast.worker (worker_id, label, host, pid, queues, codes, lacks, lease_ms, started_at, seen_at)
+    values (k_worker, k_label, k_host, k_pid, k_queues, k_codes, k_lacks, k_lease, moment, moment)
         on conflict (worker_id) do update
        set label = excluded.label, host = excluded.host, pid = excluded.pid, queues = excluded.queues,
-           codes = excluded.codes, lease_ms = excluded.lease_ms, seen_at = excluded.seen_at
+           codes = excluded.codes, lacks = excluded.lacks, lease_ms = excluded.lease_ms, seen_at = excluded.seen_at
      where worker.dead_at is null;
     waiting := array(select w.run_id from stepfast.wait w where w.kind = 'code');
     if cardinality(waiting) > 0 then
@@ -395,7 +396,8 @@ create function stepfast.upkeep(
     out failed text[],
     out overdue text[],
     out unjoined text[],
-    out silent_at bigint
+    out silent_at bigint,
+    out definitions bigint
 )
 language plpgsql volatile
 set enable_seqscan = off
@@ -446,5 +448,6 @@ begin
     );
     unjoined := stepfast.unjoined_children(at_most);
     select min(w.seen_at + w.lease_ms) into silent_at from stepfast.worker w where w.dead_at is null;
+    select coalesce(max(d.number), 0) into definitions from stepfast.definition d;
 end
 $$;

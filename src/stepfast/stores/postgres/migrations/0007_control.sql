@@ -45,7 +45,7 @@ returns table (
     run_id text, tenant text, workflow text, version integer, kind text, code text, input text, generation integer,
     state text, task text, hold boolean, is_put_off boolean, error text, parent_id text, parent_wait integer,
     is_awaited boolean, has_letter boolean, deadline_at bigint, has_begun boolean, token integer, worker_id text,
-    queue text, last_event integer, leave boolean, is_untold boolean
+    queue text, last_event integer, leave boolean, definition text, is_untold boolean
 )
 language plpgsql volatile
 set enable_seqscan = off
@@ -71,6 +71,7 @@ begin
            ),
            t.deadline_at, coalesce(t.claims > 0, true), s.token, t.worker_id::text, s.queue,
            coalesce((select max(e.seq) from stepfast.event e where e.run_id = s.run_id), 0), r.leave,
+           s.definition,
            exists (
                select from stepfast.inbox m where m.run_id = s.run_id and m.kind <> 'signal' and not m.told
            )
@@ -132,6 +133,7 @@ create function stepfast.change(
     g_of integer[] default '{}',
     g_version integer[] default '{}',
     g_code text[] default '{}',
+    g_definition text[] default '{}',
     g_input text[] default '{}',
     g_cause text[] default '{}',
     g_actor text[] default '{}',
@@ -155,8 +157,8 @@ as $$
 begin
     for i in 1 .. cardinality(g_of) loop
         perform stepfast.open_generation(
-            d_run[g_of[i]], d_generation[g_of[i]], d_tenant[g_of[i]], g_version[i], g_code[i], g_input[i], g_cause[i],
-            g_actor[i], g_reason[i], moment);
+            d_run[g_of[i]], d_generation[g_of[i]], d_tenant[g_of[i]], g_version[i], g_code[i],
+            g_definition[i], g_input[i], g_cause[i], g_actor[i], g_reason[i], moment);
         perform stepfast.reopen(d_run[g_of[i]], d_generation[g_of[i]], g_code[i], d_token[g_of[i]], moment);
     end loop;
     if cardinality(y_of) > 0 then

@@ -29,6 +29,7 @@ create table run (
     subject text,
     metadata text,
     timeout_ms integer,
+    definition text,
     queued_at integer not null
 ) without rowid, strict;
 
@@ -58,6 +59,7 @@ create table generation (
     tenant text not null,
     version integer not null,
     code text not null,
+    definition text,
     input text not null,
     cause text not null,
     actor text,
@@ -216,6 +218,7 @@ create table worker (
     pid integer not null,
     queues text not null,
     codes text not null,
+    lacks text not null default '{}',
     lease_ms integer not null,
     started_at integer not null,
     seen_at integer not null,
@@ -274,6 +277,7 @@ select r.run_id,
        coalesce(g.version, r.version) as version,
        r.kind,
        coalesce(g.code, r.code) as code,
+       case when g.run_id is null then r.definition else g.definition end as definition,
        case
            when t.run_id is null then o.state
            when t.hold = 1 and t.state <> 'leased' then 'paused'

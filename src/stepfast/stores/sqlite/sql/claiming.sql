@@ -117,7 +117,8 @@ select t.run_id, t.tenant, r.workflow, coalesce(g.version, r.version), r.kind, t
        r.thread_id, r.subject, r.metadata, r.leave,
        case when t.generation > 1 then coalesce((
            select max(s.seq) from step s where s.run_id = t.run_id and s.generation < t.generation
-       ), 0) else 0 end
+       ), 0) else 0 end,
+       case when g.run_id is null then r.definition else g.definition end
   from task t
   join run r on r.run_id = t.run_id
   left join generation g on g.run_id = t.run_id

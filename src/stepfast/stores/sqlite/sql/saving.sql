@@ -143,8 +143,8 @@ update step
 
 -- name: open_generation
 -- A later life of a run.
-insert into generation (run_id, generation, tenant, version, code, input, cause, actor, reason, opened_at)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+insert into generation (run_id, generation, tenant, version, code, definition, input, cause, actor, reason, opened_at)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: begin_generation
 -- The run joins the line in its next life, at its old place, or waits for its next try; its time counts anew.

@@ -15,8 +15,9 @@ select exists (select 1 from task where queue = ? and state = 'ready' and hold =
 -- name: insert_run
 -- The record of a run, written once.
 insert into run (run_id, tenant, workflow, version, kind, queue, code, priority, key, input, parent_id, parent_wait,
-                 leave, timeout_ms, actor, correlation_id, causation_id, thread_id, subject, metadata, queued_at)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+                 leave, timeout_ms, definition, actor, correlation_id, causation_id, thread_id, subject, metadata,
+                 queued_at)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_tag
 -- One tag of a run; saying it twice is saying it once.

@@ -1,10 +1,10 @@
 -- name: enrol
 -- A worker announces itself, or says again what it is; one that was buried stays dead.
-insert into worker (worker_id, label, host, pid, queues, codes, lease_ms, started_at, seen_at)
-values (:worker_id, :label, :host, :pid, :queues, :codes, :lease_ms, :now, :now)
+insert into worker (worker_id, label, host, pid, queues, codes, lacks, lease_ms, started_at, seen_at)
+values (:worker_id, :label, :host, :pid, :queues, :codes, :lacks, :lease_ms, :now, :now)
     on conflict (worker_id) do update
    set label = excluded.label, host = excluded.host, pid = excluded.pid, queues = excluded.queues,
-       codes = excluded.codes, lease_ms = excluded.lease_ms, seen_at = excluded.seen_at
+       codes = excluded.codes, lacks = excluded.lacks, lease_ms = excluded.lease_ms, seen_at = excluded.seen_at
  where dead_at is null;
 
 -- name: live_label
@@ -158,3 +158,8 @@ delete from wait
 update task
    set state = 'ready', due_at = null, since_at = ?
  where run_id = ?;
+
+-- name: newest_definition
+-- The number of the definition that was registered last.
+select coalesce(max(number), 0)
+  from definition;

@@ -1,0 +1,92 @@
+-- Assets: content that outlives runs, in versions that never change; what runs have read and written of them; and what
+-- steps keep for themselves. Contents are in the blob store, under `place` or the run's id.
+
+create table asset (
+    tenant text not null,
+    asset_id text not null,
+    newest integer not null,
+    -- The number that the last asset with a fresh id in this one's stead was given.
+    fresh integer not null default 1,
+    primary key (tenant, asset_id)
+) without rowid, strict;
+
+create table asset_version (
+    tenant text not null,
+    asset_id text not null,
+    version integer not null,
+    media_type text not null,
+    metadata text not null,
+    tags text not null,
+    digest text not null,
+    size integer not null,
+    place text not null,
+    put_at integer not null,
+    actor text,
+    run_id text,
+    generation integer,
+    step text,
+    primary key (tenant, asset_id, version)
+) without rowid, strict;
+
+create index asset_version_by_place on asset_version (place, tenant);
+
+create table asset_tag (
+    tenant text not null,
+    tag text not null,
+    asset_id text not null,
+    primary key (tenant, tag, asset_id)
+) without rowid, strict;
+
+create index asset_tag_by_asset on asset_tag (tenant, asset_id);
+
+create table collection (
+    tenant text not null,
+    name text not null,
+    size integer not null,
+    actor text,
+    changed_at integer not null,
+    primary key (tenant, name)
+) without rowid, strict;
+
+create table collection_item (
+    tenant text not null,
+    name text not null,
+    n integer not null,
+    asset_id text not null,
+    primary key (tenant, name, n)
+) without rowid, strict;
+
+create table lineage (
+    run_id text not null,
+    generation integer not null,
+    step text not null,
+    role text not null check (role in ('read', 'write')),
+    asset_id text not null,
+    version integer not null,
+    tenant text not null,
+    wanted_id text not null,
+    at integer not null,
+    primary key (run_id, generation, step, role, asset_id, version, wanted_id)
+) without rowid, strict;
+
+create index lineage_by_asset on lineage (tenant, asset_id, version, run_id);
+
+create table artifact (
+    run_id text not null,
+    path text not null,
+    step text not null,
+    nth integer not null,
+    name text not null,
+    token integer not null,
+    attempt integer not null,
+    tenant text not null,
+    generation integer not null,
+    kind text not null check (kind in ('value', 'artifact', 'deleted')),
+    form text not null,
+    media_type text not null,
+    digest text,
+    size integer,
+    saved_at integer not null,
+    primary key (run_id, path, step, nth, name, token, attempt),
+    check ((kind = 'deleted') = (digest is null))
+) without rowid, strict;
