@@ -23,7 +23,7 @@ from stepfast.kernel.errors import KeyReused, RowsRefused
 from stepfast.kernel.events import EventType
 from stepfast.kernel.exchange import Beat, Claim, Delivered, Delivery, Enrolment, Holding, QueueRoom, Saving, Upkeep
 from stepfast.kernel.ids import RunId, WorkerId
-from stepfast.kernel.states import PENDING_WAITS, RunState, TaskState, WaitKind
+from stepfast.kernel.states import GOOD_ENDS, PENDING_WAITS, RunState, TaskState, WaitKind
 from tests.stores.harness import NOON, VERDICT
 from tests.stores.model_reviews import Reviews, open_reviews
 from tests.stores.model_rows import End, Kept, Letter, Life, Mail, Member, Open, Task
@@ -292,8 +292,9 @@ class Model:
             if life is None or life.task is None or group is None:
                 continue
             was_decided = group.is_decided
-            group.got += states.count(RunState.COMPLETED)
-            group.failed += len(states) - states.count(RunState.COMPLETED)
+            good = sum(state in GOOD_ENDS for state in states)
+            group.got += good
+            group.failed += len(states) - good
             if group.is_decided and not was_decided:
                 life.task.wakes += 1
                 life.task.wake(self.now)

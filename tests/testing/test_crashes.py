@@ -44,9 +44,9 @@ async def test_a_step_whose_record_was_never_sent_runs_again(database):
     both = chain(bodies)
     async with engine(database=database, workflows=[both]) as opened:
         run = await opened.start(both)
-        opened.crash_after(CrashPoint(5, answered=False))
+        opened.crash_after(CrashPoint(4, answered=False))
         assert await opened.result(run) == 2
-        assert opened.died == "before store call 5 (save)"
+        assert opened.died == "before store call 4 (save)"
     assert bodies == {"first": 2, "second": 1}
 
 
@@ -112,7 +112,7 @@ async def test_every_point_of_a_small_scenario_is_tried_and_ends_the_same():
         return await opened.run(say, "held")
 
     tried = await crash_points(scenario, workflows=[say])
-    assert tried.calls[:5] == ["definitions_after", "enrol", "start", "beat", "upkeep"]
+    assert tried.calls[:6] == ["definitions_after", "enrol", "start", "beat", "upkeep", "claim"]
     assert tried.points == [CrashPoint(n // 2 + 1, n % 2 == 1) for n in range(2 * len(tried.calls))]
 
 

@@ -27,7 +27,7 @@ COMMANDS_AT_ONCE = 100
 # Passes of several workers for one dead neighbour do not come in the same millisecond.
 LATE_MS = 100
 ACTOR = "stepfast"
-# Whoever ends a run sees to its outside work at once; this is for what they had no time for. An idle worker asks little.
+# Whoever ends a run sees to its outside work at once; this is for what they had no time for.
 PASSES_PER_LOOK_OUTSIDE = 600
 
 Change = Callable[[Sequence[Request]], Awaitable[list[Changed | StepfastError]]]

@@ -74,14 +74,14 @@ class Interpreter:
         self.verbs = Verbs(self)
         self.gates = Gates(self)
         self.room = None if frame.plan.at_once is None else asyncio.Semaphore(frame.plan.at_once)
-        self._is_partial = False
+        self._borne: list[Exception] = []
         self._undoable: list[Undoable] = []
 
     async def run(self) -> Any:
         """Walk the whole plan; what it gives."""
         await self.walk(self.frame.plan.block, self.place)
         value = self._output()
-        return Partial(value) if self._is_partial else value
+        return Partial(value, tuple(self._borne)) if self._borne else value
 
     def _output(self) -> Any:
         plan = self.frame.plan
@@ -292,7 +292,7 @@ class Interpreter:
                 place.dead.add(step.id)
             case OnFailure.CONTINUE:
                 pass
-        self._is_partial = True
+        self._borne.append(error)
         place.failed(step.id, error)
 
     def note_undo(self, step: PlanStep, place: Place, output: Any) -> None:

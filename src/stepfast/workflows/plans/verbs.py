@@ -14,7 +14,7 @@ from stepfast.kernel.texts import check_text
 from stepfast.workflows.bodies import StepBody
 from stepfast.workflows.calls import Operation
 from stepfast.workflows.child_calls import ChildrenCall
-from stepfast.workflows.codec import ValueCodec
+from stepfast.workflows.codec import ValueCodec, digest
 from stepfast.workflows.functions import child_kind
 from stepfast.workflows.joins import ONE
 from stepfast.workflows.notes import NoteCall
@@ -143,7 +143,9 @@ class Verbs:
         return value
 
     def _note(self, name: str, value: Any) -> NoteCall:
-        return NoteCall(name, StepState.COMPLETED, PLAIN.encode(value), "{}", "set")
+        # By what was computed: from other outputs, after a retry, it is another call, and noted anew.
+        text = PLAIN.encode(value)
+        return NoteCall(name, StepState.COMPLETED, text, json.dumps({"digest": digest(text)}), "set")
 
     def _mock(self, step: PlanStep) -> NoteCall:
         return self._note(step.id, as_json(step.mock) if step.has_mock else None)
