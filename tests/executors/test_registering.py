@@ -97,7 +97,9 @@ def test_a_class_that_needs_arguments_is_refused_with_the_remedy():
         app_with().executors.register(Needy)
 
 
-@pytest.mark.parametrize("thing", [3, object(), "text", type("Idle", (), {})], ids=str)
+@pytest.mark.parametrize(
+    "thing", [3, object(), "text", type("Idle", (), {})], ids=["number", "object", "text", "class"]
+)
 def test_what_cannot_be_executed_is_refused(thing):
     with pytest.raises(InvalidDefinition, match="no executor"):
         app_with().executors.register(thing)

@@ -14,8 +14,12 @@ from stepfast.app import Stepfast
 from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.workflows.functions import AsyncWorkflow, SyncWorkflow, Workflow
 from stepfast.workflows.graphs.graph import Graph
+from stepfast.workflows.templates.loading import SUFFIXES, load_template
 
 DECORATED = (AsyncWorkflow, SyncWorkflow, Graph)
+
+TEMPLATES = SUFFIXES
+"""How the names of files end that hold templates."""
 
 WHICH = "Name the file with the workflow, and the workflow if there are several: file.py:workflow"
 WHERE = "Name the app with --app module:name or --app file.py:name, with STEPFAST_APP, or as `app` in [tool.stepfast]"
@@ -46,6 +50,13 @@ def load_workflow(target: str) -> tuple[Stepfast, Workflow]:
     here = (f"{module.__name__}.", f"{module.__name__}:")
     own = {known: each for known, each in found.items() if each.place.startswith(here)}
     return _only_app(module, target), _chosen(name, own or found, place)
+
+
+def load_template_of(file: str, app_target: str | None, is_dry: bool) -> tuple[Stepfast, Workflow]:
+    """The workflow of a template, and the app whose executors its steps call; for a rehearsal none is needed."""
+    app = find_app(app_target) if app_target else Stepfast(workflows=[])
+    template = load_template(Path(file), app.executors if app_target or not is_dry else None)
+    return app, app.rehearsal_of(template) if is_dry else app.known(template)
 
 
 def _chosen(name: str, workflows: dict[str, Workflow], place: str) -> Workflow:

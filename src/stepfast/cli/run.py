@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,24 +12,30 @@ from stepfast.app import Stepfast
 from stepfast.cli.arguments import arguments_of
 from stepfast.cli.awaiting import result_of
 from stepfast.cli.client import Client
-from stepfast.cli.loading import load_workflow
+from stepfast.cli.loading import TEMPLATES, load_template_of, load_workflow
 from stepfast.cli.options import common_options
 from stepfast.cli.printing import print_json, say
+from stepfast.kernel.errors import Invalid
 
 
 @click.command()
-@common_options("database", "tenant", "timeout", "debug")
+@common_options("database", "app", "tenant", "timeout", "debug")
 @click.option("--key", metavar="KEY", help="What makes this run one of a kind; a second time its result is printed.")
 @click.option("--queue", metavar="NAME", help="The queue of the run. [that of the workflow]")
+@click.option(
+    "--dry-run", is_flag=True, help="Only for templates: steps give their `mock`, and nothing is done or kept."
+)
 @click.argument("target", metavar="FILE[:WORKFLOW]")
 @click.argument("text", metavar="[JSON]", required=False)
 def run(
     database: str | None,
+    app: str | None,
     tenant: str | None,
     all_tenants: bool,
     timeout: str | None,
     key: str | None,
     queue: str | None,
+    dry_run: bool,
     target: str,
     text: str | None,
 ) -> None:
@@ -36,11 +44,20 @@ def run(
     Of the JSON an array is positional, an object keywords, anything else the single argument; `@file.json` reads a
     file, `-` reads stdin. It executes this run and the children that it starts, and no other run of the database. The
     run is durable: when this command is stopped, `stepfast runs execute` or any worker that has the workflow goes on.
+
+    FILE may be a template in YAML or JSON; --app names the app whose executors it uses.
     """
-    client = Client(database, None, tenant, all_tenants, "json", timeout)
-    app, workflow = load_workflow(target)
+    if dry_run:
+        _rehearse(target, text, app, timeout)
+        return
+    client = Client(database, app, tenant, all_tenants, "json", timeout)
+    own_app, workflow = (
+        load_template_of(target, client.settings.app, is_dry=False)
+        if target.endswith(TEMPLATES)
+        else load_workflow(target)
+    )
     if database is not None:
-        app.database = database
+        own_app.database = database
     arguments = arguments_of(workflow, text)
     options = {"tenant": client.one_tenant, "key": key, "queue": queue}
 
@@ -51,7 +68,28 @@ def run(
             return await result_of(handle, workflow)
 
     try:
-        print_json(client.perform_on(app.as_client(), work))
+        print_json(client.perform_on(own_app.as_client(), work))
     except KeyboardInterrupt:
         say("The run was given back to the line; a worker that has its workflow goes on with it.")
         raise
+
+
+def _rehearse(target: str, text: str | None, app_target: str | None, timeout: str | None) -> None:
+    """Walk a template with mocks, in a store of its own that is gone afterwards."""
+    if not target.endswith(TEMPLATES):
+        raise Invalid(f"--dry-run is for templates, which know what their steps would give; {target} is none.")
+    client = Client(None, app_target, None, False, "json", timeout)
+    app, workflow = load_template_of(target, client.settings.app, is_dry=True)
+    arguments = arguments_of(workflow, text)
+
+    async def work(app: Stepfast) -> Any:
+        handle = await app.start(workflow, *arguments.args, arguments=arguments.kwargs)
+        async with app.worker(only=handle.id):
+            result = await result_of(handle, workflow)
+        for record in await handle.steps():
+            say(f"{record.call.address}: {record.state}")
+        return result
+
+    with tempfile.TemporaryDirectory(prefix="stepfast-") as folder:
+        app.database = f"sqlite:////{Path(folder, 'dry.db').relative_to('/')}"
+        print_json(client.perform_on(app.as_client(), work))

@@ -31,6 +31,7 @@ from stepfast.workflows.plans.plan import (
     Sleep,
     Use,
     Verb,
+    verb_formulas,
 )
 from stepfast.workflows.step_calls import StepCall
 from stepfast.workflows.steps import ask_durably
@@ -56,7 +57,10 @@ class Verbs:
 
     async def perform(self, step: PlanStep, verb: Verb, place: Place) -> Any:
         """Do it; the step's output."""
-        if self._frame.is_dry:
+        if self._frame.is_dry and not isinstance(verb, Set | Fail):
+            for formula in verb_formulas(verb):
+                # What it would be given is computed all the same: that is what a rehearsal is for.
+                formula.evaluate(place.names)
             return await self._ask(step.id, self._mock(step))
         match verb:
             case Use():
