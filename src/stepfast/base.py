@@ -188,16 +188,6 @@ class AppBase:
         self._registry.add(definition)
         return definition
 
-    def rehearsal_of(self, template: Template) -> Workflow:
-        """A template as a workflow whose steps give their mocks, and do nothing."""
-        rehearsal = TemplateWorkflow(template, self._executors.get, self._workflow_named, is_dry=True)
-        self._registry.add(rehearsal)
-        return rehearsal
-
-    def known(self, template: Template) -> Workflow:
-        """A template as a workflow of this app."""
-        return self._definition(template)
-
     def _own(self, given: AnyWorkflow | Template) -> Workflow:
         """The workflow behind what the app is given; a graph finds here what it names and does not bring along."""
         if isinstance(given, Template):

@@ -7,14 +7,16 @@ import importlib.util
 import sys
 import traceback
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
 from stepfast.app import Stepfast
-from stepfast.kernel.errors import Invalid, StepfastError
+from stepfast.kernel.errors import Invalid, StepfastError, WorkflowNotFound
 from stepfast.workflows.functions import AsyncWorkflow, SyncWorkflow, Workflow
 from stepfast.workflows.graphs.graph import Graph
 from stepfast.workflows.templates.loading import SUFFIXES, load_template
+from stepfast.workflows.templates.workflow import TemplateWorkflow
 
 DECORATED = (AsyncWorkflow, SyncWorkflow, Graph)
 
@@ -56,7 +58,14 @@ def load_template_of(file: str, app_target: str | None, is_dry: bool) -> tuple[S
     """The workflow of a template, and the app whose executors its steps call; for a rehearsal none is needed."""
     app = find_app(app_target) if app_target else Stepfast(workflows=[])
     template = load_template(Path(file), app.executors if app_target or not is_dry else None)
-    return app, app.rehearsal_of(template) if is_dry else app.known(template)
+    return app, TemplateWorkflow(template, app.executors.get, partial(_workflow_of, app), is_dry=is_dry)
+
+
+def _workflow_of(app: Stepfast, name: str, version: int | None) -> Workflow:
+    found = [each for each in app.definitions() if each.name == name and version in (None, each.version)]
+    if not found:
+        raise WorkflowNotFound(f"Workflow {name!r} is not known to the app. Name the app that has it with --app.")
+    return max(found, key=lambda each: each.version)
 
 
 def _chosen(name: str, workflows: dict[str, Workflow], place: str) -> Workflow:
