@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from stepfast.workflows import steps
+from stepfast.workflows import registry, steps
 from stepfast.workflows.executors import domains
+from stepfast.workflows.executors import registry as executor_registry
 from stepfast.workflows.registry import Defined
 from tests.examples.support import Imported, copied
 
@@ -21,8 +22,8 @@ def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Import
     """Imports a module of an example, named like `invoice_approval.invoice`, in a folder of its own."""
     # Steps are known to the whole process, and other tests have some of the same names.
     own: Defined[Any] = Defined()
-    monkeypatch.setattr(steps, "DEFINED_STEPS", own)
-    monkeypatch.setattr(domains, "DEFINED_STEPS", own)
+    for home in (steps, domains, registry, executor_registry):
+        monkeypatch.setattr(home, "DEFINED_STEPS", own)
 
     def load(named: str):
         example, module = named.split(".")
