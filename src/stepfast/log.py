@@ -27,6 +27,9 @@ EVENTS = {
     "blobs_away": LogEvent("warning", "The blob store cannot be reached; the run with a large value waits for it."),
     "blobs_swept": LogEvent("info", "Large values that no row mentions, left behind by crashes, were removed."),
     "claim_failed": LogEvent("warning", "The store did not hand out runs; the worker asks again at the next poll."),
+    "callback_refused": LogEvent(
+        "warning", "somebody called back with a token that was refused; which, and for which run, is not told"
+    ),
     "commit_failed": LogEvent(
         "error", "A commit failed for a reason the store should have named; its runs are let go."
     ),
