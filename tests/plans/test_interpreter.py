@@ -372,3 +372,20 @@ async def test_a_run_that_is_retried_does_again_what_was_undone(database):
         await run.retry()
         assert await run.result(timeout="60s") == "done"
     assert calls == ["other", "one", "undo", "one"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        ({"properties": {"n": {"type": "integer"}}}, r"\['n'\]: 'x' is not of type 'integer'"),
+        ({"$ref": "http://127.0.0.1:1/schema"}, "cannot be held against its schema"),
+    ],
+    ids=["another shape", "a schema from elsewhere, which is not fetched"],
+)
+async def test_a_signal_that_does_not_fit_its_schema_fails_the_step(database, schema, told):
+    flow = plan_workflow(step("hear", Receive(Constant("go"), schema=schema)))
+    async with app_on(database, [flow]) as app:
+        run = await app.start(flow)
+        await run.signal("go", {"n": "x"})
+        with pytest.raises(RunFailed, match=told):
+            await run.result(timeout="60s")

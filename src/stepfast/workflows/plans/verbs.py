@@ -33,6 +33,7 @@ from stepfast.workflows.plans.plan import (
     Verb,
     verb_formulas,
 )
+from stepfast.workflows.schemas import misfits
 from stepfast.workflows.step_calls import StepCall
 from stepfast.workflows.steps import ask_durably
 from stepfast.workflows.telling import emit_call
@@ -142,8 +143,11 @@ class Verbs:
         timeout_ms = None if limit is None else span_ms(limit, f"The timeout of step {step.id}")
         codec = ValueCodec(Any, f"signal {signal!r}")
         value = await self._ask(step.id, ReceiveCall(signal, codec, timeout_ms))
-        if verb.schema is not None:
-            check_shape(f"Signal {signal!r}", value, verb.schema)
+        faults = [] if verb.schema is None else misfits(dict(verb.schema), value)
+        if faults:
+            path, message = faults[0]
+            where = "".join(f"[{part!r}]" for part in path)
+            raise Invalid(f"Signal {signal!r} does not fit its schema: ${where}: {message}.")
         return value
 
     def _note(self, name: str, value: Any) -> NoteCall:
@@ -165,14 +169,3 @@ class Verbs:
     async def _ask(self, name: str, operation: Operation) -> Any:
         operation.name = name
         return await ask_durably(self._interpreter.loop, operation)
-
-
-def check_shape(what: str, value: Any, schema: Mapping[str, Any]) -> None:
-    """Refuse a value that a JSON Schema does not allow."""
-    from jsonschema.exceptions import best_match
-    from jsonschema.validators import Draft202012Validator, validator_for
-
-    validator = validator_for(dict(schema), default=Draft202012Validator)(dict(schema))
-    problem = best_match(validator.iter_errors(value))
-    if problem is not None:
-        raise Invalid(f"{what} does not fit its schema: {problem.json_path}: {json.dumps(problem.message)[1:-1]}.")

@@ -11,8 +11,8 @@ from stepfast.kernel.errors import Invalid
 from stepfast.kernel.texts import shown
 from stepfast.workflows.codec import ArgumentsCodec
 from stepfast.workflows.inputs import MISSING, AssetsOf, InputSpec, Kind, Problems, resolve_input
+from stepfast.workflows.schemas import misfits
 from stepfast.workflows.templates.problems import nearest
-from stepfast.workflows.templates.shapes import misfits
 
 FOUND_AT_START = ("asset", "collection", "query")
 """Kinds of inputs of which the caller gives a name, or nothing, and a run sees what was found."""

@@ -22,13 +22,13 @@ from stepfast.workflows.expressions import (
     accepts,
     type_of_schema,
 )
+from stepfast.workflows.schemas import misfits
 from stepfast.workflows.templates.bindings import placed
 from stepfast.workflows.templates.compiling import Compiler
 from stepfast.workflows.templates.described import Executors
 from stepfast.workflows.templates.models import Input, StepForm, TemplateForm
 from stepfast.workflows.templates.nodes import Document
 from stepfast.workflows.templates.problems import Path, Problem
-from stepfast.workflows.templates.shapes import misfits
 from stepfast.workflows.templates.sites import Origin, Site, Stand, Want
 
 NUMBER = UnionType((INT, DOUBLE))

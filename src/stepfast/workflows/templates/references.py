@@ -8,6 +8,7 @@ from typing import Any
 from stepfast.workflows.expressions import is_name
 from stepfast.workflows.plans import checking
 from stepfast.workflows.plans.plan import Plan, Reference
+from stepfast.workflows.schemas import faults_of_schema, misfits
 from stepfast.workflows.templates.arguments import CONFIG
 from stepfast.workflows.templates.compiling import PYTHON_CALL, Compiler
 from stepfast.workflows.templates.described import Described, Executors
@@ -15,7 +16,6 @@ from stepfast.workflows.templates.models import TemplateForm
 from stepfast.workflows.templates.nodes import Document
 from stepfast.workflows.templates.problems import NO_EXECUTOR, Path, Problem, named, nearest
 from stepfast.workflows.templates.retrying import matching
-from stepfast.workflows.templates.shapes import faults_of_schema, misfits
 from stepfast.workflows.templates.sites import GLOBAL, LOCAL, RESERVED, Site, Stand, find
 
 PLACES = {

@@ -1,4 +1,4 @@
-"""JSON Schemas that a template holds: whether they are such, and whether values fit them."""
+"""JSON Schemas that templates hold: whether they are such, and whether values fit them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from itertools import islice
 from typing import Any
 
 from stepfast.kernel.texts import shown
-from stepfast.workflows.templates.problems import Path
 
 MAX_ERRORS = 100
 MAX_MESSAGE = 300
 
+Path = tuple[str | int, ...]
 Fault = tuple[Path, str]
 
 
