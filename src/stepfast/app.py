@@ -17,7 +17,6 @@ from stepfast.bulk import BulkAnswer, change_pages, pages_of_runs, summed
 from stepfast.callbacks import Callbacks
 from stepfast.checks import CheckReport, check
 from stepfast.control import asked, command_named
-from stepfast.definitions import Registrable
 from stepfast.exceptions import Exceptions
 from stepfast.executors import Executors
 from stepfast.filters import Filters, page_size, place, run_filter
@@ -44,11 +43,11 @@ from stepfast.worker.settings import BOUNDS, WorkerSettings, checked_ms
 from stepfast.workers import AppWorker, Workers
 from stepfast.workflows.functions import AnyWorkflow, AsyncWorkflow, SyncWorkflow, Workflow
 from stepfast.workflows.inputs import AssetsOf
-from stepfast.workflows.templates.loading import Template
-from stepfast.workflows.templates.workflow import TemplateWorkflow
 
 if TYPE_CHECKING:
+    from stepfast.registering import Registrable
     from stepfast.workflows.graphs.graph import Graph
+    from stepfast.workflows.templates.loading import Template
 
 C = TypeVar("C", bound=Callback)
 T = TypeVar("T")
@@ -155,7 +154,7 @@ class Stepfast(AppBase):
         parts = self._open_parts()
         await self._know(workflow, tenant)
         definition = self._definition(workflow, tenant)
-        if isinstance(definition, TemplateWorkflow) and definition.finds_inputs:
+        if definition.finds_inputs:
             assets = AssetsOf(parts.assets, self.tenant if tenant is None else check_text("tenant", tenant))
             arguments = await definition.look_up(args, {**(arguments or {}), **kwargs}, assets)
             args, kwargs = (), {}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from stepfast.definitions import Compiler, TemplateCompiler, find_definition
 from stepfast.engine.clock import SystemClock
@@ -27,11 +28,11 @@ from stepfast.worker.settings import WorkerSettings
 from stepfast.workflows.deterministic import refuse_in_workflow
 from stepfast.workflows.executors.builtin import builtin_executors
 from stepfast.workflows.executors.registry import ExecutorRegistry
-from stepfast.workflows.functions import AnyWorkflow, Workflow
-from stepfast.workflows.graphs.graph import Graph, GraphWorkflow
+from stepfast.workflows.functions import AnyWorkflow, Bindable, Workflow
 from stepfast.workflows.registry import Registry
-from stepfast.workflows.templates.loading import Template
-from stepfast.workflows.templates.workflow import TemplateWorkflow
+
+if TYPE_CHECKING:
+    from stepfast.workflows.templates.loading import Template
 
 HOUR_MS = 3_600_000
 
@@ -64,10 +65,9 @@ class AppBase:
         self._blobs = settings.blobs if blobs is None else blobs
         self._blob_threshold = settings.blob_threshold
         self._assets = assets
-        self._executors = ExecutorRegistry(executors, builtin_executors(settings.allowed))
+        self._executors = ExecutorRegistry(executors, partial(builtin_executors, settings.allowed))
         self._executors.changed = self._codes_changed
-        self._graphs: dict[Graph[Any, Any], Workflow] = {}
-        self._templates: dict[str, Workflow] = {}
+        self._bound: dict[Hashable, Workflow] = {}
         self._parts: Parts | None = None
         known = None if workflows is None else [self._own(given) for given in workflows]
         self._registry = Registry(known, self._executors)
@@ -189,22 +189,17 @@ class AppBase:
         return definition
 
     def _own(self, given: AnyWorkflow | Template) -> Workflow:
-        """The workflow behind what the app is given; a graph finds here what it names and does not bring along."""
-        if isinstance(given, Template):
-            if given.digest not in self._templates:
-                made = TemplateWorkflow(given, self._executors.get, self._workflow_named)
-                self._templates[given.digest] = made
-            return self._templates[given.digest]
-        if isinstance(given, GraphWorkflow):
-            given = given.graph
-        if not isinstance(given, Graph):
-            return definition_of(given)
-        if given not in self._graphs:
-            self._graphs[given] = given.bound(self._executors.get, self._workflow_named)
-            for executor in given.queued():
+        """The workflow behind what the app is given; a graph or a template finds here what it does not bring along."""
+        itself = cast(Any, given) if hasattr(given, "bound") else None
+        made_of: Bindable | None = getattr(given, "made_of", itself)
+        if made_of is None:
+            return definition_of(cast(AnyWorkflow, given))
+        if made_of.identity not in self._bound:
+            self._bound[made_of.identity] = made_of.bound(self._executors.get, self._workflow_named)
+            for executor in made_of.queued():
                 if self._executors.find(executor.name) is None:
                     self._executors.add(executor)
-        return self._graphs[given]
+        return self._bound[made_of.identity]
 
     def _workflow_named(self, name: str, version: int | None) -> Workflow:
         found = self._registry.find(name, version, self.tenant)

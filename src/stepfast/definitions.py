@@ -1,4 +1,4 @@
-"""Workflows as data: registering them, listing what there is, and which content a version stands for."""
+"""Registered workflows: what a tenant has under a name, and which content a version stands for."""
 
 from __future__ import annotations
 
@@ -10,24 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from stepfast.kernel.commands import Request, Rerun, RetryRun
-from stepfast.kernel.definitions import (
-    DefinitionFilter,
-    DefinitionId,
-    DefinitionKind,
-    DefinitionView,
-    NewDefinition,
-)
+from stepfast.kernel.definitions import DefinitionFilter, DefinitionId, DefinitionKind, DefinitionView, NewDefinition
 from stepfast.kernel.errors import InvalidDefinition, WorkflowNotFound
 from stepfast.kernel.ports import Store
 from stepfast.kernel.texts import check_text, shown
 from stepfast.workflows.executors.registry import ExecutorRegistry
-from stepfast.workflows.functions import AsyncWorkflow, SyncWorkflow, Workflow
-from stepfast.workflows.plans.describing import describe
-from stepfast.workflows.plans.plan import Plan
-from stepfast.workflows.plans.workflow import PlanWorkflow
+from stepfast.workflows.functions import Workflow
 from stepfast.workflows.registry import Registry
-from stepfast.workflows.templates.loading import Template, load_template
-from stepfast.workflows.templates.workflow import TemplateWorkflow
 
 # A definition is read whole by every worker: what is larger is no workflow, but data that belongs into its inputs.
 MAX_CONTENT = 1_000_000
@@ -74,12 +63,17 @@ class TemplateCompiler:
 
     def load(self, source: str | Path | Mapping[str, Any]) -> Described:
         """Read and check a template."""
+        from stepfast.workflows.templates.loading import load_template
+
         template = load_template(source, self._executors if self._knows_executors else None)
         identity = (template.name, template.version, template.digest)
         return Described(*identity, DefinitionKind.TEMPLATE, template.content)
 
     def compile(self, definition: DefinitionView, is_executed: bool = True) -> Workflow:
         """Make a workflow of a registered template."""
+        # Slow to import, and of no use to an app that has functions alone.
+        from stepfast.workflows.templates.loading import load_template
+
         executors = self._executors if is_executed else None
         template = load_template(json.loads(definition.content), executors, name=definition.code)
         if template.digest != definition.digest:
@@ -87,7 +81,7 @@ class TemplateCompiler:
                 f"The content of {definition.code} has digest {template.digest} here, and was registered with "
                 f"{definition.digest}. Register it anew under the next version."
             )
-        return TemplateWorkflow(template, self._executors.get, partial(self._workflow, definition.tenant))
+        return template.bound(self._executors.get, partial(self._workflow, definition.tenant))
 
     def _workflow(self, tenant: str, name: str, version: int | None) -> Workflow:
         found = self._registry.find(name, version, tenant)
@@ -95,46 +89,6 @@ class TemplateCompiler:
             which = shown(name) if version is None else f"{shown(name)} in version {version}"
             raise WorkflowNotFound(f"Workflow {which} is not known here.")
         return found
-
-
-class HasPlan(Protocol):
-    """A graph."""
-
-    def plan(self) -> Plan: ...
-
-
-Registrable = str | Path | Mapping[str, Any] | Template | Workflow | HasPlan
-
-
-def described(given: object, compiler: Compiler) -> Described:
-    """What is to be kept of a template, a graph, or a workflow that was made of one."""
-    if isinstance(given, str | Path | Mapping):
-        return compiler.load(given)
-    if isinstance(given, TemplateWorkflow):
-        given = given.template
-    if isinstance(given, Template):
-        return of_plan(given.plan, given.content)
-    if isinstance(given, PlanWorkflow):
-        return of_plan(given.frame.plan)
-    if callable(plan := getattr(given, "plan", None)):
-        return of_plan(plan())
-    if isinstance(given, AsyncWorkflow | SyncWorkflow | Workflow):
-        name = given.name if isinstance(given, Workflow) else given.workflow.name
-        raise InvalidDefinition(
-            f"Workflow {name!r} is a function: its code is no data that could be registered. Name it in the app's "
-            f"`workflows`; registered are templates and graphs."
-        )
-    raise InvalidDefinition(f"{shown(given)} cannot be registered: give a template (a file or its content) or a graph.")
-
-
-def of_plan(plan: Plan, content: str | None = None) -> Described:
-    """A plan with its template's content, or else, as a graph of Python's, with its description."""
-    if not plan.digest:
-        raise InvalidDefinition(f"Workflow {plan.name!r} has no digest, so nothing can be held to it.")
-    if content is not None:
-        return Described(plan.name, plan.version, plan.digest, DefinitionKind.TEMPLATE, content)
-    text = json.dumps(describe(plan), ensure_ascii=False, sort_keys=True, default=str)
-    return Described(plan.name, plan.version, plan.digest, DefinitionKind.GRAPH, text)
 
 
 async def find_definition(store: Store, tenant: str, name: str, version: int | None = None) -> DefinitionView | None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from stepfast.base import AppBase
-from stepfast.definitions import Registrable, described
 from stepfast.kernel.definitions import (
     DefinitionFilter,
     DefinitionId,
@@ -19,7 +18,9 @@ from stepfast.kernel.ids import RANDOM_BITS, new_id
 from stepfast.kernel.numbers import check_whole
 from stepfast.kernel.texts import check_optional_text, check_text, shown
 from stepfast.workflows.functions import MAX_VERSION, Workflow
-from stepfast.workflows.plans.workflow import PlanWorkflow
+
+if TYPE_CHECKING:
+    from stepfast.registering import Registrable
 
 CODE, REGISTERED = "code", "registered"
 PAGE = 500
@@ -82,6 +83,9 @@ class Workflows:
         self, given: Registrable, *, actor: str | None = None, tenant: str | None = None
     ) -> DefinitionView:
         """Keep a definition for good, with the event `template_registered`."""
+        # Slow to import, and needed only by those who register something.
+        from stepfast.registering import described
+
         parts, app = self._app._open_parts(), self._app
         definition_id = DefinitionId(new_id(app._clock.now(), secrets.randbits(RANDOM_BITS)))
         who = check_optional_text("actor", actor)
@@ -107,14 +111,8 @@ class Workflows:
 
 def _own_view(workflow: Workflow) -> WorkflowView:
     return WorkflowView(
-        *(workflow.name, workflow.version, _kind_of(workflow), workflow.digest, (CODE,), workflow.code, workflow.queue)
+        *(workflow.name, workflow.version, workflow.kind, workflow.digest, (CODE,), workflow.code, workflow.queue)
     )
-
-
-def _kind_of(workflow: Workflow) -> str:
-    if not isinstance(workflow, PlanWorkflow):
-        return "function"
-    return "template" if workflow.frame.is_plain else "graph"
 
 
 def _merged(definition: DefinitionView, own: WorkflowView | None) -> WorkflowView:

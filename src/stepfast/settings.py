@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -418,6 +417,9 @@ def _project_table(folder: Path) -> tuple[Path, dict[str, str]]:
     for parent in (folder, *folder.parents):
         file = parent / "pyproject.toml"
         if file.is_file():
+            # Most processes run where there is none.
+            import tomllib
+
             try:
                 tools = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {})
             except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import cast
 
 import pytest
 
 from stepfast import sleep, step, workflow
+from stepfast.kernel.ports import Store
 from stepfast.testing import CrashPoint, crash_after, crash_points, engine
+from stepfast.testing.crashes import MortalStore
 from tests.support.apps import Bodies
 from tests.support.workflows import say
 
@@ -147,3 +150,34 @@ async def test_a_crash_by_hand_lets_a_parked_run_be(database):
         await opened.crash()
         assert await opened.result(run) == "rested"
         assert [event.type for event in await opened.events(run)].count("reaped") == 0
+
+
+class Slow:
+    """A store that answers when it is let."""
+
+    def __init__(self) -> None:
+        self.may_answer = asyncio.Event()
+
+    async def change(self, requests):
+        await self.may_answer.wait()
+        return []
+
+
+async def no_time() -> None:
+    """It has no clock."""
+
+
+async def test_the_next_process_begins_when_the_store_is_through_with_what_the_dead_one_had_sent():
+    slow = Slow()
+    mortal = MortalStore(cast(Store, slow), lambda store: store, no_time, None)
+    changing = asyncio.ensure_future(mortal.change([]))
+    await asyncio.sleep(0)
+    mortal.die("now")
+    changing.cancel()
+    reviving = asyncio.create_task(mortal.revive())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not reviving.done()
+    slow.may_answer.set()
+    await reviving
+    assert mortal.died is None

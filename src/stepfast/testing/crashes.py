@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -75,6 +76,7 @@ class MortalStore:
         self._set_time = set_time
         self._living = around(store)
         self._life = 1
+        self._under_way: set[asyncio.Task[Any]] = set()
         self._crash = None if crash is None else point_of(crash)
         self.calls: list[str] = []
         self.died: str | None = None
@@ -99,8 +101,10 @@ class MortalStore:
         self.deaths.append(where)
         self.on_death()
 
-    def revive(self) -> None:
-        """A new process on the same database."""
+    async def revive(self) -> None:
+        """A new process on the same database, once the database is through with what the dead one had sent it."""
+        while self._under_way:
+            await asyncio.wait(self._under_way)
         self._life += 1
         self.died = None
         self._living = self._around(self._store)
@@ -126,12 +130,25 @@ class MortalStore:
         number = len(self.calls)
         if self._crash == CrashPoint(number, answered=False):
             return self._die(method, args)
-        answer = await self._look(method, *args, **named)
+        answer = await self._sent(self._look(method, *args, **named))
         if self._is_over(life):
             return _unheard("meanwhile", method, args)
         if self._crash == CrashPoint(number) or self._is_step_saved(method, args):
             return self._die(method, args)
         return answer
+
+    async def _sent(self, call: Coroutine[Any, Any, Any]) -> Any:
+        # A statement that was sent is carried out whatever becomes of its sender.
+        sent = asyncio.create_task(call)
+        self._under_way.add(sent)
+        sent.add_done_callback(self._ended)
+        return await asyncio.shield(sent)
+
+    def _ended(self, sent: asyncio.Task[Any]) -> None:
+        self._under_way.discard(sent)
+        if not sent.cancelled():
+            # Whoever waits for it hears of its error; after a crash that is nobody.
+            sent.exception()
 
     def _is_over(self, life: int) -> bool:
         return self.died is not None or self._life != life

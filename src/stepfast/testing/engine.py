@@ -261,7 +261,7 @@ class Engine:
             await self.app.parts.remove_worker(self._worker, 0)
             self._worker = None
         self.clock.advance((self._settings.lease_ms + 1) / 1_000)
-        self._store.revive()
+        await self._store.revive()
         await self.insist(self._hire)
 
     @property

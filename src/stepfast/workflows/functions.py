@@ -7,8 +7,8 @@ import functools
 import importlib
 import inspect
 from asyncio import events
-from collections.abc import Callable, Coroutine
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+from collections.abc import Callable, Coroutine, Hashable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from stepfast.kernel.definitions import code_of
 from stepfast.kernel.durations import Duration
@@ -25,6 +25,9 @@ from stepfast.workflows.loop import RunLoop
 from stepfast.workflows.registry import DEFINED
 from stepfast.workflows.steps import ask_durably, check_name, refuse_blocking_in_async
 
+if TYPE_CHECKING:
+    from stepfast.workflows.inputs import AssetsOf
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -34,6 +37,7 @@ DEFAULT_QUEUE = "default"
 class Workflow:
     """What a workflow is, apart from how it is called: name and version, its function, the types around it."""
 
+    kind = "function"
     digest: str | None = None
     """Of its definition, where that is data: what its runs are pinned to."""
 
@@ -57,6 +61,15 @@ class Workflow:
         self.is_async = inspect.iscoroutinefunction(function)
         self.arguments = ArgumentsCodec(function, f"workflow {name!r}")
         self.result = ValueCodec.for_result(function, f"the result of workflow {name!r}")
+
+    @property
+    def finds_inputs(self) -> bool:
+        """Whether some of its inputs are found when a run starts, and so must be looked up before."""
+        return False
+
+    async def look_up(self, args: tuple[Any, ...], keywords: dict[str, Any], assets: AssetsOf) -> dict[str, Any]:
+        """The arguments of a start, with what was found in the place of what was asked for."""
+        return self.arguments.bind(args, keywords)
 
     @property
     def code(self) -> str:
@@ -252,6 +265,21 @@ def _check_version(name: str, version: object) -> int:
     if not isinstance(version, int) or not 1 <= version <= MAX_VERSION:
         raise InvalidDefinition(f"Workflow {name!r} has version {shown(version)}: use a whole number from 1 on.")
     return version
+
+
+class Bindable(Protocol):
+    """What becomes a workflow in an app, with what it names and does not bring along: a graph, a template."""
+
+    @property
+    def identity(self) -> Hashable:
+        """What tells it from others: an app makes one workflow of those that are the same."""
+        ...
+
+    def bound(self, executors: Callable[[str], Any], workflows: Callable[[str, int | None], Workflow]) -> Workflow: ...
+
+    def queued(self) -> Sequence[Any]:
+        """The executors that it brings along whose calls are runs of their own."""
+        ...
 
 
 class HasWorkflow(Protocol):

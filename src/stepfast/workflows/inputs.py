@@ -6,7 +6,7 @@ What comes out is plain JSON, and is stored as the run's input: every replay and
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any, Literal, NamedTuple, assert_never
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, assert_never
 
 from stepfast.kernel.asset_ports import Assets
 from stepfast.kernel.assets import (
@@ -19,7 +19,9 @@ from stepfast.kernel.assets import (
 )
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.texts import shown
-from stepfast.workflows.plans.plan import Formula
+
+if TYPE_CHECKING:
+    from stepfast.workflows.plans.plan import Formula
 
 Kind = Literal["payload", "asset", "collection", "query", "event"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import threading
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import Any
 
 from stepfast.kernel.errors import ExecutorNotFound, InvalidDefinition
@@ -28,9 +29,11 @@ class ExecutorRegistry:
     executors were given, which are then all there is beside the built-in ones.
     """
 
-    def __init__(self, given: Iterable[object] | None = None, builtins: Iterable[Executor] = ()) -> None:
+    def __init__(
+        self, given: Iterable[object] | None = None, builtins: Callable[[], Iterable[Executor]] = tuple
+    ) -> None:
         self._is_closed = given is not None
-        self._builtins = {executor.name: executor for executor in builtins}
+        self._make_builtins = builtins
         self._given: dict[str, Executor] = {}
         self._hidden: set[str] = set()
         self._changes = 0
@@ -41,6 +44,10 @@ class ExecutorRegistry:
         for thing in given or ():
             for executor in _executors_of(thing):
                 self.add(executor)
+
+    @cached_property
+    def _builtins(self) -> dict[str, Executor]:
+        return {executor.name: executor for executor in self._make_builtins()}
 
     def register(
         self,

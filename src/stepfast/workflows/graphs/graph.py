@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Mapping
 from typing import Any, Generic, cast, overload
 
 from typing_extensions import TypeVar, Unpack
@@ -200,6 +200,11 @@ class Graph(CombinedSteps, Generic[I, R]):
             DEFINED.add(self._workflow)
         return self._workflow
 
+    @property
+    def identity(self) -> Hashable:
+        """What tells it from other graphs: itself."""
+        return self
+
     def queued(self) -> list[Executor]:
         """Its stages with a queue of their own, each call of which is a run that a worker finds by the stage's name."""
         self.plan()
@@ -231,7 +236,7 @@ class GraphWorkflow(PlanWorkflow):
 
     def __init__(self, graph: Graph[Any, Any], *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.graph = graph
+        self.graph = self.made_of = graph
 
 
 class StageDecorator(Generic[I]):

@@ -8,7 +8,7 @@ from typing import Any
 from stepfast.kernel.durations import Duration
 from stepfast.kernel.retry import Retry
 from stepfast.workflows.codec import ArgumentsCodec, ValueCodec
-from stepfast.workflows.functions import DEFAULT_QUEUE, Workflow
+from stepfast.workflows.functions import DEFAULT_QUEUE, Bindable, Workflow
 from stepfast.workflows.limits import check_limit
 from stepfast.workflows.loop import RunLoop
 from stepfast.workflows.plans.frame import Frame
@@ -20,6 +20,9 @@ DIGEST_SHOWN = 12
 
 class PlanWorkflow(Workflow):
     """A workflow whose code is the interpreter of its plan; its arguments are `inputs` and `config`."""
+
+    made_of: Bindable | None = None
+    """What another app makes a workflow of its own of."""
 
     def __init__(
         self,
@@ -36,16 +39,12 @@ class PlanWorkflow(Workflow):
         plan = frame.plan
         timeout_ms = check_limit("The timeout of a workflow", timeout)
         super().__init__(self.interpret, plan.name, plan.version, queue or DEFAULT_QUEUE, priority, timeout_ms, retry)
+        self.kind = "template" if frame.is_plain else "graph"
         self.digest = plan.digest or None
         self.frame = frame
         self.arguments = arguments
         self.result = result
         self._place = place or f"plan {plan.name}"
-
-    @property
-    def plan_digest(self) -> str:
-        """Of the definition that its runs are pinned to."""
-        return self.frame.plan.digest
 
     @property
     def place(self) -> str:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any, Protocol
 
+from stepfast.workflows.plans.frame import FindExecutor, FindWorkflow
 from stepfast.workflows.plans.plan import Plan
 from stepfast.workflows.templates.arguments import TemplateArguments, TemplateInput
 from stepfast.workflows.templates.described import Described, Executors
 from stepfast.workflows.templates.nodes import Document, canonical
 from stepfast.workflows.templates.problems import Problem, TemplateInvalid
 from stepfast.workflows.templates.profile import MAX_BYTES, Unreadable, of_data, read_text, too_large
+from stepfast.workflows.templates.workflow import TemplateWorkflow
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -50,6 +52,19 @@ class Template:
     @property
     def version(self) -> int:
         return self.plan.version
+
+    @property
+    def identity(self) -> Hashable:
+        """What tells it from others: its content."""
+        return self.digest
+
+    def bound(self, executors: FindExecutor, workflows: FindWorkflow) -> TemplateWorkflow:
+        """The template as a workflow that finds executors and workflows where it is told to."""
+        return TemplateWorkflow(self, executors, workflows)
+
+    def queued(self) -> tuple[()]:
+        """It brings no executors along."""
+        return ()
 
     @property
     def content(self) -> str:

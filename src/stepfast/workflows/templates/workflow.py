@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stepfast.kernel.errors import StepfastError
 from stepfast.workflows.codec import ValueCodec
@@ -14,7 +14,9 @@ from stepfast.workflows.plans.frame import FindExecutor, FindWorkflow, Frame
 from stepfast.workflows.plans.plan import Plan
 from stepfast.workflows.plans.workflow import PlanWorkflow
 from stepfast.workflows.templates.arguments import CONFIG, FOUND_AT_START, TemplateArguments
-from stepfast.workflows.templates.loading import Template
+
+if TYPE_CHECKING:
+    from stepfast.workflows.templates.loading import Template
 
 
 class TemplateWorkflow(PlanWorkflow):
