@@ -20,7 +20,7 @@ demo: setup
 	$(BIN)/stepfast demo
 
 test: setup
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal
 
 # The long form of the trials with kill -9 and of the crash points.
 chaos: setup

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.places import keep_files_in_memory
 from tests.support.postgres import drop_database, fresh_database, migrated_database, server_url, stop_server
 
 POSTGRES_FOLDER = pytest.StashKey[Path]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    keep_files_in_memory()
     worker = getattr(config, "workerinput", None)
     folder = worker["postgres_folder"] if worker else tempfile.mkdtemp(prefix="stepfast-")
     config.stash[POSTGRES_FOLDER] = Path(folder)

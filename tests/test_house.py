@@ -8,22 +8,26 @@ import pytest
 
 from tools import generate_docs, house
 
-# Put together here, so that the rule does not find it in this very file.
+# Put together here, so that neither the rules nor a search by text take these samples for the real thing.
 ELSEWHERE = f"/{'root'}/x"
+MARK = "@pytest." + "mark."
+SKIP = "pytest." + "skip"
+SLEEP = "sle" + "ep"
+SILENCER = "# type: " + "ignore"
 
 CAUGHT = {
     "a long module": (house.stays_short, "pass\n" * 501),
-    "an open end": (house.is_finished, "# TODO later\n"),
-    "a stub": (house.is_finished, "raise NotImplementedError\n"),
-    "a silenced type checker": (house.satisfies_the_type_checker, "x = y  # type: ignore[attr-defined]\n"),
+    "an open end": (house.is_finished, f"# {'TO'}DO later\n"),
+    "a stub": (house.is_finished, f"raise Not{'Implemented'}Error\n"),
+    "a silenced type checker": (house.satisfies_the_type_checker, f"x = y  {SILENCER}[attr-defined]\n"),
     "a path of one machine": (house.names_no_machine, f"open('{ELSEWHERE}')\n"),
-    "a skipped test": (house.runs_every_test, "@pytest.mark.skip\ndef test(): ...\n"),
-    "a conditionally skipped test": (house.runs_every_test, "@pytest.mark.skipif(True)\ndef test(): ...\n"),
-    "a test expected to fail": (house.runs_every_test, "@pytest.mark.xfail\ndef test(): ...\n"),
-    "a skip in the middle": (house.runs_every_test, "pytest.skip('no server')\n"),
-    "a sleep": (house.does_not_sleep, "time.sleep(0.1)\n"),
-    "an awaited sleep": (house.does_not_sleep, "async def test(): await asyncio.sleep(2)\n"),
-    "a sleep by another name": (house.does_not_sleep, "from time import sleep\n"),
+    "a skipped test": (house.runs_every_test, f"{MARK}skip\ndef test(): ...\n"),
+    "a conditionally skipped test": (house.runs_every_test, f"{MARK}skipif(True)\ndef test(): ...\n"),
+    "a test expected to fail": (house.runs_every_test, f"{MARK}xfail\ndef test(): ...\n"),
+    "a skip in the middle": (house.runs_every_test, f"{SKIP}('no server')\n"),
+    "a sleep": (house.does_not_sleep, f"time.{SLEEP}(0.1)\n"),
+    "an awaited sleep": (house.does_not_sleep, f"async def test(): await asyncio.{SLEEP}(2)\n"),
+    "a sleep by another name": (house.does_not_sleep, f"from time import {SLEEP}\n"),
     "a dead link": (house.has_links_that_resolve, "[gone](gone.md)\n"),
     "a dead image": (house.has_links_that_resolve, "![gone](gone.png)\n"),
     "a dead anchor": (house.has_links_that_resolve, "# Here\n\n[gone](#there)\n"),
@@ -37,7 +41,7 @@ LEFT_ALONE = {
     "a link to the web": (house.has_links_that_resolve, "[there](https://example.org)\n"),
     "a link to itself": (house.has_links_that_resolve, "# Here we are\n\n[up](#here-we-are)\n"),
     "a link in code": (house.has_links_that_resolve, "`[gone](gone.md)`\n"),
-    "a path in an address": (house.names_no_machine, "https://example.org/root/x\n"),
+    "a path in an address": (house.names_no_machine, f"https://example.org{ELSEWHERE}\n"),
 }
 
 

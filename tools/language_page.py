@@ -25,7 +25,8 @@ TITLES = {
     "GateForm": "A gate",
     "CatchForm": "catch",
     "Using": "undo",
-    "AssetForm": "reads and writes",
+    "ReadForm": "reads",
+    "WriteForm": "writes",
 }
 PATTERNS = {EXPRESSION_PATTERN: "expression", SPAN_PATTERN: "duration"}
 

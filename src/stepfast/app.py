@@ -29,7 +29,7 @@ from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.ids import RANDOM_BITS, Ids, RunId, WorkerId, parse_run_id
 from stepfast.kernel.numbers import check_whole
 from stepfast.kernel.ports import Clock
-from stepfast.kernel.texts import check_optional_text, check_text, check_texts
+from stepfast.kernel.texts import check_optional_text, check_texts
 from stepfast.kernel.views import Findings, RunView
 from stepfast.letters import DeadLetters
 from stepfast.library import Workflows
@@ -38,11 +38,10 @@ from stepfast.queues import Queues
 from stepfast.reviews import Reviews
 from stepfast.runs import Run
 from stepfast.serverless import Serverless
-from stepfast.starts import PAGE_RUNS, Start, StartAnswer, check_start, new_run, pages
+from stepfast.starts import PAGE_RUNS, Start, StartAnswer, check_start, found_run, pages
 from stepfast.worker.settings import BOUNDS, WorkerSettings, checked_ms
 from stepfast.workers import AppWorker, Workers
 from stepfast.workflows.functions import AnyWorkflow, AsyncWorkflow, SyncWorkflow, Workflow
-from stepfast.workflows.inputs import AssetsOf
 
 if TYPE_CHECKING:
     from stepfast.registering import Registrable
@@ -82,7 +81,7 @@ class Stepfast(AppBase):
         self.callbacks = Callbacks(self)
         self.exceptions = Exceptions(self)
         self.assets = Assets(self)
-        self.executors = Executors(self)
+        self.executors = Executors(self._executors)
 
     def worker(
         self,
@@ -153,12 +152,8 @@ class Stepfast(AppBase):
         """
         parts = self._open_parts()
         await self._know(workflow, tenant)
-        definition = self._definition(workflow, tenant)
-        if definition.finds_inputs:
-            assets = AssetsOf(parts.assets, self.tenant if tenant is None else check_text("tenant", tenant))
-            arguments = await definition.look_up(args, {**(arguments or {}), **kwargs}, assets)
-            args, kwargs = (), {}
-        run = new_run(
+        definition = await self._startable(workflow, tenant)
+        run = await found_run(
             definition,
             self._new_run_id(),
             self.tenant,
@@ -178,6 +173,7 @@ class Stepfast(AppBase):
                 "arguments": arguments,
                 **kwargs,
             },
+            parts.assets,
         )
         return await parts.start(run, definition)
 
@@ -191,7 +187,8 @@ class Stepfast(AppBase):
         left = iter(requests)
         while batch := list(islice(left, PAGE_RUNS)):
             await self._know_all(batch)
-            for page in pages(self._run_or_refusal(request) for request in batch):
+            # Made page by page, as their inputs may be large.
+            async for page in pages(map(self._run_or_refusal, batch)):
                 answers += await parts.start_page(page)
         return answers
 
@@ -202,11 +199,12 @@ class Stepfast(AppBase):
             with suppress(StepfastError):
                 await self._know(name, tenant)
 
-    def _run_or_refusal(self, request: Start) -> NewRun | StepfastError:
+    async def _run_or_refusal(self, request: Start) -> NewRun | StepfastError:
         try:
             check_start(request)
-            definition = self._definition(request.workflow, request.options.get("tenant"))
-            return new_run(definition, self._new_run_id(), self.tenant, request.args, request.options)
+            definition = await self._startable(request.workflow, request.options.get("tenant"))
+            asked = (self._new_run_id(), self.tenant, request.args, request.options)
+            return await found_run(definition, *asked, self._open_parts().assets)
         except StepfastError as error:
             return error
 
@@ -266,7 +264,8 @@ class Stepfast(AppBase):
         """Whether this app's code fits the runs that are open: each is replayed in memory, and nothing is written."""
         parts = self._open_parts()
         await parts.learn()
-        return await check(parts.store, parts.registry, parts.values, check_optional_text("tenant", tenant))
+        whose = check_optional_text("tenant", tenant)
+        return await check(parts.store, parts.registry, parts.values, self._executors, whose)
 
     async def findings(self, limit: int = 100) -> Findings:
         """Runs that cannot go on: there are none unless something is wrong with engine, database or blob store.

@@ -146,7 +146,10 @@ class Assets:
         limit: int = 1_000,
         tenant: str | None = None,
     ) -> builtins.list[LineageView]:
-        """Which steps of which runs have read and written an asset, or what those of a run have; oldest run first."""
+        """Which steps of which runs have read and written an asset, or what those of a run have; oldest run first.
+
+        Of an asset without a version also what was written under another id because its own was taken.
+        """
         where = LineageFilter(
             self._tenant(tenant),
             None if run_id is None else parse_run_id(run_id),

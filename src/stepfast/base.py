@@ -8,14 +8,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from stepfast.definitions import Compiler, TemplateCompiler, find_definition
+from stepfast.definitions import Compiler, Standing, TemplateCompiler, find_definition, workflow_of
 from stepfast.engine.clock import SystemClock
 from stepfast.engine.values import Values
 from stepfast.kernel.asset_ports import Assets
 from stepfast.kernel.blobs import Blobs
 from stepfast.kernel.decisions import CallId, HeldRun
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.errors import Invalid, StepfastError, WorkflowNotFound
+from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.kernel.ports import Clock, Store
 from stepfast.kernel.texts import check_optional_text, check_text, shown
 from stepfast.listening import Listeners
@@ -71,6 +71,8 @@ class AppBase:
         self._parts: Parts | None = None
         known = None if workflows is None else [self._own(given) for given in workflows]
         self._registry = Registry(known, self._executors)
+        self.names_its_workflows = known is not None
+        """Whether its workflows are those that it was given, and not every one that is defined."""
         self._settings = worker if isinstance(worker, WorkerSettings) else settings.worker
         self._has_worker = worker is not False
         self._clock: Clock = clock or SystemClock()
@@ -115,6 +117,7 @@ class AppBase:
         values = Values(blobs_for(self._blobs, store, self._clock.now), self._blob_threshold)
         await store.open()
         told = (self._settings, self._listeners, values, self._assets, self._callback_token)
+        self._standing = Standing(store, self._clock)
         self._parts = parts = Parts(store, self._registry, self._clock, *told)
         parts.compile_with(self.compiler.compile)
         try:
@@ -162,7 +165,7 @@ class AppBase:
     async def startable(self, name: str, tenant: str | None = None) -> Workflow:
         """The newest version of a workflow that a tenant can start by its name: of this app, or registered."""
         await self._know(name, tenant)
-        return self._definition(name, tenant)
+        return self._named(name, tenant)
 
     async def now(self) -> Instant:
         """The moment by the store's clock, in milliseconds since 1970."""
@@ -180,13 +183,18 @@ class AppBase:
             self._registry.learn(whose, self.compiler.compile(found, is_executed=self._has_worker))
             self._codes_changed()
 
-    def _definition(self, workflow: AnyWorkflow | Template | str, tenant: str | None = None) -> Workflow:
-        if isinstance(workflow, str):
-            whose = self.tenant if tenant is None else tenant
-            return self._registry.find(workflow, None, whose) or self._registry.newest(workflow)
-        definition = self._own(workflow)
-        self._registry.add(definition)
-        return definition
+    def _named(self, name: str, tenant: str | None) -> Workflow:
+        whose = self.tenant if tenant is None else tenant
+        return self._registry.find(name, None, whose) or self._registry.newest(name)
+
+    async def _startable(self, workflow: AnyWorkflow | Template | str, tenant: str | None) -> Workflow:
+        """The definition behind what is to be started, unless its version stands for other content."""
+        found = self._named(workflow, tenant) if isinstance(workflow, str) else self._own(workflow)
+        await self._standing.check(found, self.tenant if tenant is None else check_text("tenant", tenant))
+        if not isinstance(workflow, str):
+            # Not before it was checked: what is refused must not be what its name stands for here.
+            self._registry.add(found)
+        return found
 
     def _own(self, given: AnyWorkflow | Template) -> Workflow:
         """The workflow behind what the app is given; a graph or a template finds here what it does not bring along."""
@@ -195,18 +203,15 @@ class AppBase:
         if made_of is None:
             return definition_of(cast(AnyWorkflow, given))
         if made_of.identity not in self._bound:
-            self._bound[made_of.identity] = made_of.bound(self._executors.get, self._workflow_named)
+            self._bound[made_of.identity] = made_of.bound(self._executors.get, self.workflow_named)
             for executor in made_of.queued():
                 if self._executors.find(executor.name) is None:
                     self._executors.add(executor)
         return self._bound[made_of.identity]
 
-    def _workflow_named(self, name: str, version: int | None) -> Workflow:
-        found = self._registry.find(name, version, self.tenant)
-        if found is None:
-            which = name if version is None else f"{name}@{version}"
-            raise WorkflowNotFound(f"Workflow {which!r} is not known here. Name it in the app's `workflows`.")
-        return found
+    def workflow_named(self, name: str, version: int | None, tenant: str) -> Workflow:
+        """The workflow that a run of a tenant means by a name, as far as it is known here."""
+        return workflow_of(self._registry, name, version, tenant)
 
     def _open_parts(self) -> Parts:
         refuse_in_workflow("A call of the app")

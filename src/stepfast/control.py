@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stepfast.kernel.commands import Cancel, Changed, Command, Pause, Request, Rerun, Resume, RetryRun
+from stepfast.kernel.commands import (
+    Cancel,
+    Changed,
+    Command,
+    Pause,
+    Request,
+    Rerun,
+    Resume,
+    RetryRun,
+    Rollback,
+    Skip,
+)
 from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.numbers import check_whole
-from stepfast.kernel.texts import check_optional_text, shown
+from stepfast.kernel.texts import check_optional_text, check_text, shown
 from stepfast.workflows.functions import MAX_VERSION
 
 ACTIONS = ("cancel", "pause", "resume", "retry", "rerun")
@@ -49,6 +60,25 @@ def retry_command(step: str | int | None, version: int | None) -> RetryRun:
 
 def rerun_command(from_step: str | int | None, version: int | None) -> Rerun:
     return Rerun(_check_step("from_step", from_step), _check_version(version))
+
+
+def skip_command(step: str | int, value: str) -> Skip:
+    named = _check_step("step", step)
+    if named is None:
+        raise Invalid("No step is named. Name the one to skip by its id, or by the address or number of its record.")
+    return Skip(named, value)
+
+
+def rollback_command(to: str | int, seq_of: int) -> Rollback:
+    """`seq_of` is the last record that stays, where `to` is the number of an event."""
+    return Rollback(seq=seq_of, event=int(to)) if is_event(to) else Rollback(check_text("to", str(to)))
+
+
+def is_event(to: object) -> bool:
+    """Whether a rollback goes to an event, by its number, and not to a step."""
+    if not isinstance(to, int | str):
+        raise Invalid(f"to is {shown(to)}; name a step, or an event by its number.")
+    return isinstance(to, int) or (to.isascii() and to.isdigit())
 
 
 def command_named(action: str, version: int | None) -> Command:

@@ -10,16 +10,28 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from stepfast.kernel.commands import Request, Rerun, RetryRun
-from stepfast.kernel.definitions import DefinitionFilter, DefinitionId, DefinitionKind, DefinitionView, NewDefinition
+from stepfast.kernel.definitions import (
+    DefinitionFilter,
+    DefinitionId,
+    DefinitionKind,
+    DefinitionView,
+    NewDefinition,
+    other_content,
+)
+from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import InvalidDefinition, WorkflowNotFound
-from stepfast.kernel.ports import Store
+from stepfast.kernel.ports import Clock, Store
 from stepfast.kernel.texts import check_text, shown
+from stepfast.workflows.executors.executor import BUILTIN
 from stepfast.workflows.executors.registry import ExecutorRegistry
 from stepfast.workflows.functions import Workflow
 from stepfast.workflows.registry import Registry
 
 # A definition is read whole by every worker: what is larger is no workflow, but data that belongs into its inputs.
 MAX_CONTENT = 1_000_000
+# How long a version that is not registered counts as such without a new look.
+NOT_REGISTERED_MS = 1_000
+MOST_KEPT = 10_000
 
 
 class Described(NamedTuple):
@@ -81,14 +93,19 @@ class TemplateCompiler:
                 f"The content of {definition.code} has digest {template.digest} here, and was registered with "
                 f"{definition.digest}. Register it anew under the next version."
             )
-        return template.bound(self._executors.get, partial(self._workflow, definition.tenant))
+        return template.bound(self._executors.get, partial(workflow_of, self._registry))
 
-    def _workflow(self, tenant: str, name: str, version: int | None) -> Workflow:
-        found = self._registry.find(name, version, tenant)
-        if found is None:
-            which = shown(name) if version is None else f"{shown(name)} in version {version}"
-            raise WorkflowNotFound(f"Workflow {which} is not known here.")
+
+def workflow_of(registry: Registry, name: str, version: int | None, tenant: str) -> Workflow:
+    """The workflow that a run of a tenant names: of the app's own, or of what that tenant has registered."""
+    found = registry.find(name, version, tenant)
+    if found is not None:
         return found
+    which = shown(name) if version is None else f"{shown(name)} in version {version}"
+    raise WorkflowNotFound(
+        f"Workflow {which} is not known here: it is none of the app's `workflows`, and none that tenant {tenant!r} has "
+        f"registered and this worker has the executors for. See `stepfast workflows list`."
+    )
 
 
 async def find_definition(store: Store, tenant: str, name: str, version: int | None = None) -> DefinitionView | None:
@@ -101,6 +118,76 @@ async def find_definition(store: Store, tenant: str, name: str, version: int | N
             break
         where = where._replace(before=page[-1].number)
     return newest
+
+
+class Belonging:
+    """Whether what is registered is meant to be executed by this app, or by another one on the same database."""
+
+    def __init__(self, store: Store, registry: Registry, executors: ExecutorRegistry) -> None:
+        self._store = store
+        self._registry = registry
+        own = [executor for executor in executors.list() if executor.kind != BUILTIN]
+        self._own = {executor.name for executor in own}
+        self._domains = {executor.domain for executor in own if executor.domain}
+        self._found: dict[tuple[str, str, int], bool] = {}
+
+    async def is_ours(self, tenant: str, name: str, version: int) -> bool:
+        """Whether this app has one of the executors of a template, or others of the domain of one."""
+        key = (tenant, name, version)
+        if key not in self._found:
+            stands = await find_definition(self._store, *key)
+            used = set() if stands is None else executors_in(stands.content)
+            self._found[key] = any(self._is_near(executor) for executor in used)
+        return self._found[key]
+
+    def has_another_version(self, tenant: str, name: str) -> bool:
+        """Whether this app has the workflow in some version, of its own or registered."""
+        return self._registry.find(name, None, tenant) is not None
+
+    def _is_near(self, executor: str) -> bool:
+        return executor in self._own or executor.rpartition(".")[0] in self._domains
+
+
+def executors_in(content: str) -> set[str]:
+    """What a template calls by name."""
+    from stepfast.workflows.plans.checking import uses_of
+    from stepfast.workflows.templates.loading import load_template
+
+    plan = load_template(json.loads(content)).plan
+    return {use.executor for step in plan for use in uses_of(step)}
+
+
+class Standing:
+    """Holds starts to what is registered: a version that stands for a content is not started with another."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._found: dict[tuple[str, str, int], tuple[DefinitionView | None, Instant]] = {}
+
+    async def check(self, workflow: Workflow, tenant: str) -> None:
+        """Refuse a workflow whose version the tenant has registered with other content."""
+        if workflow.digest is None:
+            return
+        stands = await self._stands(tenant, workflow.name, workflow.version)
+        if stands is not None and stands.digest != workflow.digest:
+            newest = await find_definition(self._store, tenant, workflow.name)
+            raise other_content(stands, workflow.digest, (newest or stands).version)
+
+    def forget(self) -> None:
+        """Ask anew: something was registered here."""
+        self._found.clear()
+
+    async def _stands(self, tenant: str, name: str, version: int) -> DefinitionView | None:
+        key, now = (tenant, name, version), self._clock.now()
+        found, asked_at = self._found.get(key, (None, None))
+        # What stands never changes; what does not may have been registered by another process meanwhile.
+        if found is None and (asked_at is None or not 0 <= now - asked_at < NOT_REGISTERED_MS):
+            found = await find_definition(self._store, tenant, name, version)
+            if len(self._found) >= MOST_KEPT:
+                self._found.clear()
+            self._found[key] = found, now
+        return found
 
 
 async def pinned(store: Store, registry: Registry, requests: Sequence[Request]) -> Sequence[Request]:
@@ -123,4 +210,10 @@ async def _pin(store: Store, registry: Registry, request: Request) -> Request:
     if own is not None:
         return request._replace(command=replace(command, definition=own.digest))
     found = await find_definition(store, run.tenant, run.workflow, command.version)
+    if found is None and run.definition is not None:
+        # Without its digest no worker would ever take the run up.
+        raise WorkflowNotFound(
+            f"Workflow {shown(run.workflow)} has no version {command.version} that is registered or known here. "
+            f"Register it, or name the app that has it."
+        )
     return request._replace(command=replace(command, definition=found.digest if found else None))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from stepfast.base import AppBase
 from stepfast.kernel.durations import Duration, span_ms
 from stepfast.kernel.retry import Retry
 from stepfast.workflows.executors import plugins
@@ -13,16 +12,17 @@ from stepfast.workflows.executors.domains import Domain
 from stepfast.workflows.executors.executor import Executor
 from stepfast.workflows.executors.health import Health, HealthCheck
 from stepfast.workflows.executors.plugins import Plugin, Problem
+from stepfast.workflows.executors.registry import ExecutorRegistry
 
 Listed = list[Executor]
 Plugins = list[Plugin]
 
 
-class Executors:
+class ExecutorList:
     """What an app has under which name. Plain calls: they may come before the app is open, and from any thread."""
 
-    def __init__(self, app: AppBase) -> None:
-        self._registry = app._executors
+    def __init__(self, registry: ExecutorRegistry) -> None:
+        self._registry = registry
 
     def register(
         self,
@@ -62,6 +62,10 @@ class Executors:
     def plugins(self, group: str | None = None) -> Plugins:
         """What installed packages offer by their entry points, as their metadata has it; nothing is imported."""
         return plugins.plugins(group)
+
+
+class Executors(ExecutorList):
+    """The same, and whether they are well."""
 
     async def health(
         self, names: Iterable[str] | None = None, timeout: Duration = "5s", *, apart: bool = False

@@ -13,7 +13,7 @@ from stepfast.kernel.causes import is_group_id
 from stepfast.kernel.commands import Changed, Discard
 from stepfast.kernel.errors import NotFound
 from stepfast.kernel.ids import parse_run_id
-from stepfast.kernel.items import GroupView, ItemFilter
+from stepfast.kernel.items import GroupView, ItemFilter, is_step_cause
 from stepfast.kernel.reviews import ItemKind
 from stepfast.kernel.texts import check_optional_text
 from stepfast.kernel.views import LetterFilter, LetterView
@@ -56,7 +56,9 @@ class DeadLetters:
         where = ItemFilter(
             check_optional_text("tenant", tenant), ItemKind.FAILED, check_optional_text("workflow", workflow)
         )
-        return await self._app._open_parts().store.exception_groups(where._replace(limit=page_size(limit)))
+        groups = await self._app._open_parts().store.exception_groups(where._replace(limit=page_size(limit)))
+        # A failure that its run went on from is in the exception queue, and no dead letter.
+        return [group for group in groups if not is_step_cause(group.newest.cause)]
 
     async def replay(
         self,

@@ -93,6 +93,7 @@ class Workflows:
         answer = await parts.store.register(new)
         stands = check_same(new, answer)
         if answer.is_new:
+            app._standing.forget()
             parts.defined(stands)
         return stands
 

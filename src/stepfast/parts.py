@@ -17,7 +17,7 @@ from stepfast.engine.starting import Starter
 from stepfast.engine.stopping import stop_left_outside
 from stepfast.engine.values import Values
 from stepfast.kernel.asset_ports import Assets, Contents
-from stepfast.kernel.commands import Cancel, Changed, Request, TimeOut
+from stepfast.kernel.commands import Cancel, Changed, Request, Rollback, Skip, TimeOut
 from stepfast.kernel.decisions import CallId, Decision, HeldRun, Joins, NewRun, Started
 from stepfast.kernel.definitions import DefinitionView
 from stepfast.kernel.durations import Instant
@@ -33,6 +33,7 @@ from stepfast.listening import Listeners, RunEvent
 from stepfast.runs import Origin, Run
 from stepfast.starts import StartAnswer
 from stepfast.stores.assets import DatabaseAssets
+from stepfast.tying import tied
 from stepfast.worker.learning import CompileDefinition, Learner
 from stepfast.worker.settings import WorkerSettings
 from stepfast.worker.single import SingleWorker
@@ -246,14 +247,14 @@ class Parts:
 
     async def change(self, requests: Sequence[Request]) -> list[Changed | StepfastError]:
         """Carry out commands, those that are given together in one transaction, and tell those whom they concern."""
-        requests = await pinned(self.store, self.registry, requests)
+        requests = await tied(self.store, self.registry, await pinned(self.store, self.registry, requests))
         answers = await self._commander.change(requests)
         for request, answer in zip(requests, answers, strict=True):
             if isinstance(answer, Changed):
                 self.changed(request, answer)
                 if isinstance(request.command, TimeOut) and self._listeners:
                     await self._tell_failure(answer.run_id, request.command.verdict)
-        if any(isinstance(request.command, Cancel | TimeOut) for request in requests):
+        if any(isinstance(request.command, Cancel | TimeOut | Skip | Rollback) for request in requests):
             for queue in await stop_left_outside(self.store):
                 self._announce(queue)
         return answers
@@ -269,9 +270,10 @@ class Parts:
             self._hints.send(ENDED)
             if changed.parent_id is not None:
                 self._child_ended(changed.parent_id)
-        elif changed.worker_id is None and changed.state is not RunState.PAUSED:
+        elif changed.worker_id is None:
             self.results.reopen(changed.run_id, changed.generation)
-            self._announce(changed.queue)
+            if changed.state is not RunState.PAUSED:
+                self._announce(changed.queue)
 
     async def reaped(self, run_ids: Sequence[RunId], verdict: DeadRun) -> None:
         """Upkeep failed runs for good: those who wait for their ends look, and those who listen are told."""

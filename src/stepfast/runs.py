@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import defaultdict, deque
 from collections.abc import Generator, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from stepfast.control import Asked, asked, changed_or_raise, rerun_command, retry_command
+from stepfast.control import (
+    Asked,
+    asked,
+    changed_or_raise,
+    is_event,
+    rerun_command,
+    retry_command,
+    rollback_command,
+    skip_command,
+)
 from stepfast.engine.results import Results
 from stepfast.engine.values import Values
 from stepfast.kernel import reasons
@@ -28,13 +38,14 @@ from stepfast.kernel.errors import (
     WaitTimeout,
     WrongCall,
 )
+from stepfast.kernel.events import EventType
 from stepfast.kernel.exchange import Delivered, Delivery
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.numbers import check_whole
 from stepfast.kernel.ports import Store
 from stepfast.kernel.review_views import ReviewFilter
 from stepfast.kernel.reviews import Owner, ReviewState, parse_review_id
-from stepfast.kernel.states import RunState, check_move
+from stepfast.kernel.states import STEP_ENDED, RunState, StepState, check_move
 from stepfast.kernel.texts import check_optional_text, check_text, shown
 from stepfast.kernel.views import EventView, OutcomeView, RunView, StepView
 from stepfast.workflows import failures
@@ -47,6 +58,13 @@ T = TypeVar("T")
 
 EVENTS_A_PAGE = 1_000
 MAX_SEQ = 2**31 - 1
+STEP_ENDS: dict[str, StepState] = {
+    EventType.STEP_COMPLETED: StepState.COMPLETED,
+    EventType.STEP_UNDONE: StepState.COMPLETED,
+    EventType.STEP_FAILED: StepState.FAILED,
+    EventType.STEP_SKIPPED: StepState.SKIPPED,
+    EventType.STEP_CANCELLED: StepState.CANCELLED,
+}
 
 
 class Home(Protocol):
@@ -262,6 +280,52 @@ class Run(Generic[T]):
         """Start an ended run over, as a new generation, from a step (its name or number) or from the beginning."""
         return await self._change(asked(rerun_command(from_step, version), key, reason, actor))
 
+    async def skip(
+        self,
+        step: str | int,
+        output: Any = None,
+        *,
+        key: str | None = None,
+        reason: str | None = None,
+        actor: str | None = None,
+    ) -> Changed:
+        """Let a step of a plan count as done with this output; a run that failed, waits or is paused goes on from it.
+
+        A step is named by its id; one of many items by the address or number of its record.
+        """
+        codec = ValueCodec(Any if output is None else type(output), f"The output of step {step!r}")
+        return await self._change(asked(skip_command(step, await self._kept(codec.encode(output))), key, reason, actor))
+
+    async def rollback(
+        self,
+        to: str | int,
+        *,
+        key: str | None = None,
+        reason: str | None = None,
+        actor: str | None = None,
+    ) -> Changed:
+        """Take a run back to the end of a step, or to an event by its number, and hold it there until it is resumed.
+
+        What ended later is superseded. Outside effects stay as they are.
+        """
+        seq = await self._last_record_by(to) if is_event(to) else 0
+        return await self._change(asked(rollback_command(to, seq), key, reason, actor))
+
+    async def _last_record_by(self, event: str | int) -> int:
+        """The number of the last record of a step's end that was made by an event of the run's history."""
+        number = check_whole("to", int(event), 1, MAX_SEQ)
+        ends = _ends(await self.steps())
+        last, after = 0, 0
+        while after < number and (page := await self.history(after, min(EVENTS_A_PAGE, number - after))):
+            for told in page:
+                # A step that was taken back has ended more than once: each of its ends has its own event.
+                made = ends.get((told.step or "", told.generation, told.attempt or 1, STEP_ENDS.get(told.type)))
+                last = made.popleft() if made else last
+            after = page[-1].seq
+        if after < number:
+            raise NotFound(f"Run {self.id} has no event {number}. `stepfast runs events {self.id}` lists them.")
+        return last
+
     async def execute(self) -> RunState:
         """Run it here and now with a worker of its own, until it ends or waits; the state that it came to."""
         run = await self.info()
@@ -333,6 +397,15 @@ class Run(Generic[T]):
         error = RunFailed(f"Run {self.id} failed with {failure.type}: {failure.message}")
         error.__cause__ = failures.revive(failure)
         return error
+
+
+def _ends(steps: Sequence[StepView]) -> dict[tuple[str, int, int, StepState | None], deque[int]]:
+    """The numbers of the records of steps' ends, by what an event says of them."""
+    found: defaultdict[tuple[str, int, int, StepState | None], deque[int]] = defaultdict(deque)
+    for each in steps:
+        if each.state in STEP_ENDED:
+            found[each.call.address, each.generation, each.attempt, each.state].append(each.seq)
+    return found
 
 
 def _code(run: RunView) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from stepfast.kernel.asset_ports import Assets
 from stepfast.kernel.decisions import NewRun
 from stepfast.kernel.durations import Duration, span_ms
 from stepfast.kernel.errors import Invalid, StepfastError
@@ -14,6 +15,10 @@ from stepfast.kernel.texts import check_optional_text, check_text, check_texts, 
 from stepfast.runs import Run
 from stepfast.workflows.codec import ValueCodec, digest
 from stepfast.workflows.functions import AnyWorkflow, Workflow
+from stepfast.workflows.inputs import AssetsOf
+
+if TYPE_CHECKING:
+    from stepfast.workflows.templates.loading import Template
 
 MAX_PRIORITY = 1_000_000
 PAGE_RUNS = 1_000
@@ -26,7 +31,7 @@ class Start:
 
     __slots__ = ("args", "options", "workflow")
 
-    def __init__(self, workflow: AnyWorkflow | str, /, *args: Any, **options: Any) -> None:
+    def __init__(self, workflow: AnyWorkflow | Template | str, /, *args: Any, **options: Any) -> None:
         self.workflow = workflow
         self.args = args
         self.options = options
@@ -63,13 +68,30 @@ class Options(NamedTuple):
     """Keywords of the workflow too: for parameters that have the name of an option."""
 
 
+async def found_run(
+    definition: Workflow,
+    run_id: RunId,
+    home_tenant: str,
+    args: tuple[Any, ...],
+    given: Mapping[str, Any],
+    assets: Assets,
+) -> NewRun:
+    """A run as it will be stored, with what is found at its start in the place of what was asked for."""
+    if not definition.finds_inputs:
+        return new_run(definition, run_id, home_tenant, args, given)
+    options, keywords = _split(definition, len(args), given)
+    tenant = check_text("tenant", home_tenant if options.tenant is None else options.tenant)
+    found = await definition.look_up(args, keywords, AssetsOf(assets, tenant))
+    run = new_run(definition, run_id, home_tenant, (), {**options._asdict(), "arguments": found})
+    # Assets move on: the same start with the same key is known by what was asked for.
+    return run._replace(digest=digest(f"{definition.name}:{definition.given_text(args, keywords)}"))
+
+
 def new_run(
     definition: Workflow, run_id: RunId, home_tenant: str, args: tuple[Any, ...], given: Mapping[str, Any]
 ) -> NewRun:
     """A run as it will be stored, `given` being options and keywords; whatever does not fit is refused here."""
-    options = Options(**{name: value for name, value in given.items() if name in Options._fields})
-    keywords = _keywords(definition, options, {name: given[name] for name in given.keys() - set(Options._fields)})
-    _refuse_shadowed(definition, len(args), keywords, given)
+    options, keywords = _split(definition, len(args), given)
     text, _ = definition.arguments.restore(definition.arguments.bind(args, keywords))
     return NewRun(
         run_id=run_id,
@@ -95,11 +117,12 @@ def new_run(
     )
 
 
-def pages(asked: Iterable[NewRun | StepfastError]) -> Iterator[list[NewRun | StepfastError]]:
+async def pages(asked: Iterable[Awaitable[NewRun | StepfastError]]) -> AsyncIterator[list[NewRun | StepfastError]]:
     """New runs, and errors in the place of those that do not fit, in bounded pages and in order."""
     page: list[NewRun | StepfastError] = []
     room = PAGE_BYTES
-    for run in asked:
+    for each in asked:
+        run = await each
         page.append(run)
         room -= len(run.input) if isinstance(run, NewRun) else 0
         if len(page) == PAGE_RUNS or room <= 0:
@@ -107,6 +130,14 @@ def pages(asked: Iterable[NewRun | StepfastError]) -> Iterator[list[NewRun | Ste
             page, room = [], PAGE_BYTES
     if page:
         yield page
+
+
+def _split(definition: Workflow, positional: int, given: Mapping[str, Any]) -> tuple[Options, dict[str, Any]]:
+    """What a caller gave as options of the start, and as keywords of the workflow."""
+    options = Options(**{name: value for name, value in given.items() if name in Options._fields})
+    keywords = _keywords(definition, options, {name: given[name] for name in given.keys() - set(Options._fields)})
+    _refuse_shadowed(definition, positional, keywords, given)
+    return options, keywords
 
 
 def _keywords(definition: Workflow, options: Options, kwargs: dict[str, Any]) -> dict[str, Any]:

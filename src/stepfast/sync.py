@@ -9,30 +9,27 @@ with Stepfast("sqlite:///app.db") as app:
 
 from __future__ import annotations
 
-import asyncio
-import functools
-import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, Self, TypeVar, overload
+from typing import Any, Generic, NamedTuple, ParamSpec, Self, TypeVar, overload
 
 from stepfast.app import Stepfast as AsyncStepfast
 from stepfast.assets import Assets as AsyncAssets
 from stepfast.callbacks import Callbacks as AsyncCallbacks
 from stepfast.exceptions import Exceptions as AsyncExceptions
+from stepfast.executors import ExecutorList
 from stepfast.executors import Executors as AsyncExecutors
-from stepfast.executors import Listed, Plugins
 from stepfast.kernel.asset_ports import Assets as AssetsPort
 from stepfast.kernel.blobs import Blobs
 from stepfast.kernel.commands import Changed
 from stepfast.kernel.durations import Duration
-from stepfast.kernel.errors import StepfastError, WrongCall
+from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.ports import Clock
-from stepfast.kernel.retry import Retry
 from stepfast.letters import DeadLetters as AsyncDeadLetters
 from stepfast.library import Workflows as AsyncWorkflows
 from stepfast.listening import Callback
+from stepfast.portal import Portal, blocking, paging
 from stepfast.queues import Queues as AsyncQueues
 from stepfast.reviews import Reviews as AsyncReviews
 from stepfast.runs import Run as AsyncRun
@@ -43,113 +40,12 @@ from stepfast.worker.settings import WorkerSettings
 from stepfast.worker.worker import WorkerStats
 from stepfast.workers import AppWorker as AsyncAppWorker
 from stepfast.workers import Workers as AsyncWorkers
-from stepfast.workflows.deterministic import refuse_in_workflow
-from stepfast.workflows.executors.domains import Domain
-from stepfast.workflows.executors.executor import Executor
-from stepfast.workflows.executors.health import HealthCheck
-from stepfast.workflows.executors.plugins import Problem
 from stepfast.workflows.functions import AnyWorkflow, AsyncWorkflow, SyncWorkflow, Workflow
 
 T = TypeVar("T")
 P = ParamSpec("P")
 Inner = TypeVar("Inner")
-Inner_co = TypeVar("Inner_co", covariant=True)
 C = TypeVar("C", bound=Callback)
-
-
-class Portal:
-    """The way from blocking code to an event loop in a thread of its own."""
-
-    def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-
-    def open(self) -> None:
-        if self._loop is not None:
-            raise StepfastError("This app is open already. Use it, or close it first.")
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="stepfast-sync", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        loop, thread = self._loop, self._thread
-        if loop is None or thread is None:
-            return
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.run_until_complete(loop.shutdown_default_executor())
-        loop.close()
-        self._loop = self._thread = None
-
-    def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Do it on the loop, and wait for it; given up when the waiting is interrupted."""
-        refuse_in_workflow("A blocking call")
-        if self._loop is None:
-            raise StepfastError("The app is not open. Use it inside `with app:`.")
-        if threading.current_thread() is self._thread:
-            raise WrongCall(
-                "A blocking call was made on the event loop that would have to answer it. In an `async def` step use "
-                "the app of `stepfast`, or make the step a `def`."
-            )
-        future = asyncio.run_coroutine_threadsafe(work(), self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def call_plain(self, work: Callable[[], T]) -> T:
-        """The same for a call that is no coroutine, but needs the loop."""
-
-        async def call() -> T:
-            return work()
-
-        return self.call(call)
-
-    def each(self, items: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
-        """What an asynchronous iterator gives, one at a time."""
-        iterator = self.call_plain(items)
-        end: Any = object()
-
-        async def next_item() -> T:
-            return await anext(iterator, end)
-
-        while (item := self.call(next_item)) is not end:
-            yield item
-
-
-class Facade(Protocol[Inner_co]):
-    """Something that has an asynchronous counterpart."""
-
-    _portal: Portal
-
-    @property
-    def _inner(self) -> Inner_co: ...
-
-
-def blocking(
-    method: Callable[Concatenate[Inner, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Facade[Inner], P], T]:
-    """The blocking form of an asynchronous method."""
-
-    def call(self: Facade[Inner], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._portal.call(lambda: method(self._inner, *args, **kwargs))
-
-    functools.update_wrapper(call, method)
-    return call
-
-
-def paging(
-    method: Callable[Concatenate[Inner, P], AsyncIterator[T]],
-) -> Callable[Concatenate[Facade[Inner], P], Iterator[T]]:
-    """The blocking form of a method that answers page by page."""
-
-    def call(self: Facade[Inner], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        return self._portal.each(lambda: method(self._inner, *args, **kwargs))
-
-    functools.update_wrapper(call, method)
-    return call
 
 
 class Run(Generic[T]):
@@ -190,6 +86,8 @@ class Run(Generic[T]):
     resume = blocking(AsyncRun.resume)
     retry = blocking(AsyncRun.retry)
     rerun = blocking(AsyncRun.rerun)
+    rollback = blocking(AsyncRun.rollback)
+    skip = blocking(AsyncRun.skip)
     execute = blocking(AsyncRun.execute)
 
 
@@ -232,44 +130,12 @@ class Workflows(Side[AsyncWorkflows]):
     register = blocking(AsyncWorkflows.register)
 
 
-class Executors(Side[AsyncExecutors]):
+class Executors(ExecutorList, Side[AsyncExecutors]):
     """What an app has under which name, for steps to call."""
 
-    def register(
-        self,
-        thing: object,
-        name: str | None = None,
-        description: str | None = None,
-        *,
-        health: HealthCheck | None = None,
-    ) -> Executor:
-        """Make a function, a step, a class with `execute` or an instance of one an executor."""
-        return self._inner.register(thing, name, description, health=health)
-
-    def unregister(self, name: str) -> None:
-        """Forget an executor; open runs of it wait for a worker that has it."""
-        self._inner.unregister(name)
-
-    def domain(self, name: str, *, retry: Retry | None = None) -> Domain:
-        """A domain whose executors are those of this app alone."""
-        return self._inner.domain(name, retry=retry)
-
-    def get(self, name: str) -> Executor:
-        """One executor."""
-        return self._inner.get(name)
-
-    def plugins(self, group: str | None = None) -> Plugins:
-        """What installed packages offer by their entry points."""
-        return self._inner.plugins(group)
-
-    def list(self, domain: str | None = None) -> Listed:
-        """Every executor, by name; or those of one domain."""
-        return self._inner.list(domain)
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """The plugins that could not be used, and why."""
-        return self._inner.problems
+    def __init__(self, portal: Portal, inner: AsyncExecutors) -> None:
+        ExecutorList.__init__(self, inner._registry)
+        Side.__init__(self, portal, inner)
 
     health = blocking(AsyncExecutors.health)
 

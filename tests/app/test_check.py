@@ -8,10 +8,11 @@ import random
 import time
 import uuid
 from datetime import datetime as moment
+from typing import Any
 
 import pytest
 
-from stepfast import receive, sleep, step, workflow
+from stepfast import Graph, Stepfast, receive, sleep, step, workflow
 from stepfast.checks import PAGE_RUNS
 from stepfast.testing import Verdict, engine
 from stepfast.workflows.unsafe import unsafe_calls
@@ -94,6 +95,78 @@ async def test_runs_of_another_app_break_nothing_here(database):
     async with app_on(database, [order(original)], worker=False) as app:
         report = await app.check()
     assert (report.verdicts, report.breaking) == ({Verdict.UNKNOWN_CODE: 1}, 0)
+
+
+@step(name="post.send")
+async def send(to: str) -> str:
+    return to
+
+
+@step(name="post.stamp")
+async def stamp() -> None: ...
+
+
+@step(name="press.print")
+async def print_page() -> None: ...
+
+
+LETTER = {
+    "stepfast": 1,
+    "workflow": "letter",
+    "steps": [
+        {"id": "wait", "receive": {"signal": "word"}},
+        {"id": "send", "needs": ["wait"], "use": "post.send", "with": {"to": "ann"}},
+    ],
+}
+
+
+async def open_letter(database: str) -> None:
+    """A run of a registered template that waits."""
+    async with engine(database=database, workflows=[]) as opened:
+        await opened.app.register(LETTER)
+        await opened.start("letter")
+        await opened.run_until_idle()
+
+
+LACKING = {
+    "all that is needed": ([send], Verdict.FITS, 0),
+    "another executor of the domain alone": ([stamp], Verdict.NOT_COMPILED, 1),
+    "executors of another app": ([print_page], Verdict.NOT_COMPILED, 0),
+}
+
+
+@pytest.mark.parametrize(("executors", "verdict", "breaking"), LACKING.values(), ids=LACKING)
+async def test_a_template_whose_executors_are_gone_is_told(database, executors, verdict, breaking):
+    await open_letter(database)
+    async with Stepfast(database, workflows=[], executors=executors, worker=False) as app:
+        report = await app.check()
+    assert (report.verdicts, report.breaking) == ({verdict: 1}, breaking)
+    assert all("'post.send'" in checked.fit.detail for checked in report.runs)
+
+
+def counted(value: int) -> Graph[None, Any]:
+    graph = Graph("counted")
+    graph.receive("word", Any)
+    graph.set("number", value)
+    return graph
+
+
+async def test_an_open_run_of_a_graph_that_was_changed_under_its_version_would_not_go_on(database):
+    async with engine(database=database, workflows=[counted(1)]) as opened:
+        await opened.start("counted")
+        await opened.run_until_idle()
+    async with app_on(database, [counted(2)], worker=False) as app:
+        report = await app.check()
+    assert (report.verdicts, report.breaking) == ({Verdict.UNKNOWN_CODE: 1}, 1)
+
+
+async def test_a_graph_with_other_content_than_is_registered_is_told_before_anybody_starts_it(database):
+    async with app_on(database, [], worker=False) as app:
+        stands = await app.register(counted(1), tenant="acme")
+    async with app_on(database, [counted(2)], worker=False) as app:
+        report = await app.check()
+        assert (report.is_safe, [changed.registered for changed in report.changed]) == (False, [stands.code])
+        assert (await app.check("globex")).is_safe
 
 
 async def test_every_open_run_is_looked_at_however_many_there_are_and_whatever_they_do(database):

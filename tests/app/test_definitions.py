@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 
-from stepfast import Graph, Invalid, NotFound, StageContext, Stepfast, step, workflow
+from stepfast import (
+    Graph,
+    Invalid,
+    NotFound,
+    Retry,
+    RunFailed,
+    StageContext,
+    Stepfast,
+    definitions,
+    step,
+    workflow,
+)
 from stepfast.kernel.errors import InvalidDefinition
 from stepfast.kernel.states import RunState
 from stepfast.starts import Start
@@ -25,6 +36,11 @@ def shout(text: str) -> str:
 @step(name="text.whisper")
 def whisper(text: str) -> str:
     return text.lower()
+
+
+@step(name="text.refuse", retry=Retry(attempts=1))
+def refusing(text: str) -> str:
+    raise ValueError(text)
 
 
 @workflow
@@ -223,6 +239,67 @@ async def test_a_rerun_keeps_the_content_that_the_run_began_with(database):
         await run.rerun()
         assert await run == "HI"
         assert (await run.info()).definition == first.digest
+
+
+async def test_a_rerun_in_a_version_that_nobody_has_is_refused(database):
+    async with app_with(database, shout) as app:
+        await app.register(template())
+        run = await app.start("say", word="Hi")
+        await run
+        with pytest.raises(NotFound, match="has no version 9") as refused:
+            await run.rerun(version=9)
+        assert (refused.value.code, (await run.info()).state) == ("E-VAL-006", RunState.COMPLETED)
+
+
+async def test_a_dead_letter_is_replayed_in_another_version_that_is_pinned_to_its_content(database):
+    async with app_with(database, shout, refusing) as app:
+        await app.register(template(use="text.refuse"))
+        run = await app.start("say", word="Hi")
+        with pytest.raises(RunFailed):
+            await run
+        second = await app.register(template(2))
+        await app.dead_letters.replay(run.id, version=2)
+        assert await run == "HI"
+        assert (await run.info()).definition == second.digest
+
+
+def one_step(value: int) -> Graph[None, Any]:
+    graph = Graph("counted")
+    graph.set("number", value)
+    return graph
+
+
+async def test_a_graph_is_not_started_with_other_content_than_its_version_is_registered_with(database):
+    async with app_with(database, workflows=[one_step(2)]) as app:
+        await app.register(one_step(1))
+        with pytest.raises(InvalidDefinition, match="give the new content version 2"):
+            await app.start("counted")
+        (answer,) = await app.start_many([Start("counted")])
+        assert isinstance(answer.error, InvalidDefinition)
+
+
+async def test_what_was_refused_is_not_what_its_name_stands_for(database):
+    async with app_with(database, shout, whisper) as app:
+        await app.register(template())
+        with pytest.raises(InvalidDefinition, match="with other content"):
+            await app.start(load_template(template(use="text.whisper"), app.executors), word="Hi")
+        assert await (await app.start("say", word="Hi")) == "HI"
+
+
+async def test_other_content_is_refused_too_when_it_was_registered_by_another_process(database, monkeypatch):
+    monkeypatch.setattr(definitions, "NOT_REGISTERED_MS", 0)
+    async with app_with(database, workflows=[one_step(2)]) as app:
+        assert await (await app.start("counted")) == 2
+        async with app_with(database, worker=False) as other:
+            await other.register(one_step(1))
+        with pytest.raises(InvalidDefinition, match="with other content"):
+            await app.start("counted")
+
+
+async def test_the_content_of_one_tenant_does_not_bind_another(database):
+    async with app_with(database, workflows=[one_step(2)]) as app:
+        await app.register(one_step(1), tenant="acme")
+        assert await (await app.start("counted", tenant="globex")) == 2
 
 
 async def test_workflows_are_listed_with_where_they_are_from(database):

@@ -136,7 +136,7 @@ def test_a_def_step_may_use_the_app(app):
 
 
 PAIRS = {
-    "Stepfast": (Stepfast, sync.Stepfast, {"as_client", "retire_worker"}),
+    "Stepfast": (Stepfast, sync.Stepfast, {"as_client", "retire_worker", "workflow_named"}),
     "Run": (Run, sync.Run, set()),
     "AppWorker": (AppWorker, sync.AppWorker, {"drained", "spent", "grace_ms"}),
     "Workers": (Workers, sync.Workers, set()),

@@ -12,6 +12,7 @@ from stepfast.cli.checks import Level
 from stepfast.kernel.durations import Instant
 from stepfast.stores import rows
 from stepfast.stores.health import Health, LongTransaction, Weakness, examine
+from stepfast.stores.sqlite import health
 from tests.cli.invoking import Office, invoke
 from tests.cli.office import WORKFLOWS, asking
 from tests.support.apps import app_on
@@ -27,12 +28,22 @@ async def examined(office: Office, code: int = 0) -> dict[str, tuple[str, str]]:
     return {check["what"]: (check["level"], f"{check['found']} {check['next_step']}") for check in done.json["checks"]}
 
 
-async def test_a_sound_database_with_a_worker_is_well(database, client, office):
+async def test_a_sound_database_with_a_worker_is_well(database, client, office, monkeypatch):
+    # The files of tests may be in memory.
+    monkeypatch.setattr(health, "file_system_of", lambda path: "ext4")
     async with app_on(database, WORKFLOWS):
         found = await examined(office)
     # The tests' own PostgreSQL does not wait for the disk, and the doctor is right to say so.
     weak = {"durability"} if database.startswith("postgres") else set()
     assert {what for what, (level, _) in found.items() if level != "ok"} <= weak
+
+
+async def test_a_file_in_memory_is_told_of(tmp_path, monkeypatch):
+    database = f"sqlite:///{tmp_path}/app.db"
+    await invoke("migrate", "--database", database)
+    monkeypatch.setattr(health, "file_system_of", lambda path: "tmpfs")
+    level, text = (await examined(Office(database)))["durability"]
+    assert (level, "the file lies on tmpfs" in text) == ("warn", True)
 
 
 async def test_people_get_a_line_for_each_check(client, office):

@@ -48,6 +48,17 @@ async def test_a_broken_package_is_listed_with_its_error(tmp_path, monkeypatch):
     assert (problem["name"], problem["error"]) == ("fax", "ZeroDivisionError: division by zero")
 
 
+async def test_a_broken_package_is_unhealthy_too_where_all_are_asked(tmp_path, monkeypatch):
+    write_package(tmp_path, "cli-ill", "[stepfast.executors]\nill = cli_ill:Fax\n", cli_ill="raise SystemExit(0)")
+    monkeypatch.syspath_prepend(tmp_path)
+    done = await invoke("executors", "health")
+    (row,) = [line.split(maxsplit=2) for line in done.out.splitlines() if line.startswith("ill")]
+    assert (done.code, row) == (1, ["ill", "broken", "cli-ill 1.2: SystemExit: 0"])
+    (problem,) = (await invoke("executors", "health", "-o", "json")).json["problems"]
+    assert (problem["name"], problem["error"]) == ("ill", "SystemExit: 0")
+    assert (await invoke("executors", "health", "http.call")).code == 0
+
+
 async def test_executors_that_are_well_say_so():
     done = await invoke("executors", "health", "art.paint", "http.call", *GALLERY)
     assert (done.code, [line.split()[:2] for line in done.out.splitlines()[1:]]) == (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from stepfast import Stepfast
 from tests.cli.invoking import invoke
 
 TEMPLATE = """
@@ -58,6 +59,19 @@ async def test_a_rehearsal_checks_its_input(file):
     assert "name: 7 is not of type 'string'" in done.err
 
 
+async def test_a_rehearsal_that_fails_tells_which_steps_have_no_mock(file, tmp_path):
+    (tmp_path / "template.yaml").write_text(TEMPLATE.replace("    mock: {text: mocked}\n", ""))
+    done = await invoke("run", file, '{"name": "ann"}', "--dry-run")
+    assert (done.code, "Steps without a `mock` give null in a dry run: greet." in done.err) == (1, True)
+    assert "greet#1: completed" in done.err
+
+
+async def test_a_template_may_be_named_with_its_workflow(file):
+    assert (await invoke("run", f"{file}:rehearsed", '{"name": "ann"}', "--dry-run")).json == "MOCKED"
+    done = await invoke("run", f"{file}:other", '{"name": "ann"}', "--dry-run")
+    assert (done.code, "has no workflow 'other'. It has: rehearsed." in done.err) == (2, True)
+
+
 async def test_only_templates_are_rehearsed(tmp_path):
     done = await invoke("run", str(tmp_path / "code.py"), "--dry-run")
     assert done.code == 2
@@ -78,3 +92,33 @@ async def test_an_executor_that_is_not_there_is_named_with_its_place(database, f
     done = await invoke("run", file, '{"name": "ann"}', "--database", database)
     assert done.code != 0
     assert "there is no executor 'nobody.greets'" in done.err
+
+
+FINDING = """
+stepfast: 1
+workflow: finding
+inputs:
+  contract: {kind: asset, type: text/plain}
+  clauses: {kind: collection}
+steps:
+  - id: all
+    set: "${ [assets[0].uri] + inputs.clauses.map(c, c.uri) }"
+    reads: {asset: "${ inputs.contract.uri }"}
+"""
+
+
+async def test_a_template_that_is_run_finds_its_inputs(database, tmp_path):
+    (tmp_path / "finding.yaml").write_text(FINDING)
+    async with Stepfast(database, workflows=[], worker=False) as app:
+        for name in ("contract", "contract", "clause"):
+            await app.assets.put(f"{name} {await app.assets.list()}", name)
+    given = '{"contract": "contract@1", "clauses": ["clause", "contract"]}'
+    done = await invoke("run", str(tmp_path / "finding.yaml"), given, "--database", database)
+    assert (done.code, done.json) == (0, ["asset:contract@1", "asset:clause@1", "asset:contract@2"])
+
+
+async def test_a_rehearsal_takes_every_asset_for_one_that_is_there(tmp_path):
+    (tmp_path / "finding.yaml").write_text(FINDING)
+    given = '{"contract": "contract", "clauses": ["a", "b@2"]}'
+    done = await invoke("run", str(tmp_path / "finding.yaml"), given, "--dry-run")
+    assert (done.code, done.json) == (0, ["asset:contract@1", "asset:a@1", "asset:b@2"])

@@ -80,7 +80,7 @@ async def test_drained_processes_are_not_replaced(client, database):
     runs = [await client.start(quick) for _ in range(10)]
     with supervisor(database, "--drain") as command:
         assert await command.ends() == 0
-    assert {bool(await run.result(timeout="1s")) for run in runs} == {True}
+    assert {bool(await run.result(timeout="30s")) for run in runs} == {True}
 
 
 async def test_processes_leave_when_their_supervisor_was_killed(client, database):

@@ -178,6 +178,20 @@ def test_a_worker_without_workflows_says_what_to_do(options, complaint):
     assert (done.returncode, complaint in done.stderr) == (2, True), done.stderr
 
 
+FOR_TEMPLATES = {
+    "an app that names no workflow": "app = Stepfast(workflows=[])",
+    "an app with steps": "@step\ndef stamp() -> None: ...\n\napp = Stepfast()",
+    "an app with a class": "class Stamp:\n    def execute(self): ...\napp = Stepfast()\napp.executors.register(Stamp)",
+}
+
+
+@pytest.mark.parametrize("code", FOR_TEMPLATES.values(), ids=FOR_TEMPLATES)
+def test_a_worker_serves_an_app_that_has_executors_for_templates_and_no_workflow(code, tmp_path):
+    (tmp_path / "post.py").write_text(f"from stepfast import Stepfast, step\n\n{code}\n")
+    done = stepfast("worker", "--app", "post.py", "--database", "sqlite:///app.db", "--drain", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
 def test_an_app_can_be_a_file_without_a_name(tmp_path):
     (tmp_path / "shop.py").write_text("from tests.cli.shop import app\n")
     done = stepfast("worker", "--app", "shop.py", "--database", "sqlite:///app.db", "--drain", cwd=tmp_path)

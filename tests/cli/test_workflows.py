@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stepfast import Stepfast, step
+from stepfast import Graph, Stepfast, step
 from tests.cli.office import WORKFLOWS
 from tests.support.apps import QUICK
 
@@ -98,4 +98,44 @@ async def test_what_is_registered_is_started_by_name_without_an_app(database, cl
     await office("workflows", "register", str(file))
     told = await office.json("runs", "start", "greet", '{"word": "you"}')
     async with Stepfast(database, workflows=[], worker=QUICK, executors=[say]) as app:
-        assert await app.get(told["run_id"]).result(timeout="20s") == "hello you"
+        assert await app.get(told["run_id"]).result(timeout="60s") == "hello you"
+
+
+async def completed(database: str, file: Path) -> str:
+    """A run of the first version that has ended."""
+    async with Stepfast(database, workflows=[], worker=QUICK, executors=[say]) as app:
+        await app.register(file)
+        run = await app.start("greet", word="you")
+        await run.result(timeout="60s")
+        return run.id
+
+
+async def test_a_rerun_may_name_a_version_that_is_registered(database, client, office, file):
+    run_id = await completed(database, file)
+    second = await client.register({**CONTENT, "version": 2}, tenant="default")
+    done = await office("runs", "rerun", run_id, "--version", "2")
+    info = await client.get(run_id).info()
+    assert (done.code, info.version, info.definition) == (0, 2, second.digest)
+
+
+async def test_a_rerun_in_a_version_that_is_nowhere_is_not_found(database, client, office, file):
+    run_id = await completed(database, file)
+    done = await office("runs", "rerun", run_id, "--version", "9")
+    assert (done.code, "has no version 9 that is registered or known here" in done.err) == (3, True)
+
+
+def counting(version: int) -> Graph[None, Any]:
+    graph = Graph("counting", version=version)
+    graph.set("number", version)
+    return graph
+
+
+async def test_what_a_version_of_a_graph_stands_for_is_known_by_the_app(database, client, office, tmp_path):
+    async with Stepfast(database, workflows=[counting(1)], worker=QUICK) as app:
+        run = await app.start("counting")
+        await run.result(timeout="60s")
+    code = "from tests.cli.test_workflows import counting\nfrom stepfast import Stepfast\n"
+    (tmp_path / "both_counts.py").write_text(f"{code}app = Stepfast(workflows=[counting(1), counting(2)])\n")
+    done = await office("runs", "rerun", run.id, "--version", "2", "--app", f"{tmp_path}/both_counts.py")
+    info = await client.get(run.id).info()
+    assert (done.code, info.version, info.definition) == (0, 2, counting(2).plan().digest)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepfast import receive, workflow
+from stepfast import Graph, receive, workflow
 from stepfast.testing import engine
 from tests.cli.invoking import OFFICE
 from tests.cli.office import asking, charge
@@ -45,7 +45,7 @@ async def test_a_program_gets_it_as_json(office, database):
     done = await office("workflows", "check", "--app", OFFICE, "-o", "json")
     assert done.code == 1
     assert (done.json["checked"], done.json["breaking"]) == (1, 1)
-    assert done.json["verdicts"] == {"fits": 0, "added_step": 0, "mismatch": 1, "unknown_code": 0}
+    assert done.json["verdicts"] == {"fits": 0, "added_step": 0, "mismatch": 1, "unknown_code": 0, "not_compiled": 0}
     (run,) = done.json["runs"]
     assert (run["run_id"], run["step"], run["verdict"]) == (run_id, "charge#1", "mismatch")
 
@@ -57,3 +57,37 @@ async def test_the_runs_of_all_tenants_are_checked_unless_one_is_named(office, d
     everybody = await office("workflows", "check", "--app", OFFICE)
     one = await office("workflows", "check", "--app", OFFICE, "--tenant", "acme")
     assert [done.err.partition(" open")[0] for done in (everybody, one)] == ["2", "1"]
+
+
+FRAMING = {
+    "stepfast": 1,
+    "workflow": "framing",
+    "steps": [
+        {"id": "wait", "receive": {"signal": "go"}},
+        {"id": "frame", "needs": ["wait"], "use": "art.frame"},
+    ],
+}
+
+
+async def test_a_template_that_the_app_can_no_longer_execute_ends_with_one_and_names_what_is_missing(office, client):
+    client.executors.register(lambda: None, "art.frame")
+    await client.register(FRAMING)
+    run = await client.start("framing")
+    done = await office("workflows", "check", "--app", "tests.cli.gallery:app")
+    (line,) = [line for line in done.out.splitlines() if run.id in line]
+    assert (done.code, "not_compiled" in line, "keep the executors that it uses" in line) == (1, True, True)
+    assert "there is no executor 'art.frame'" in done.err
+
+
+def pictures(value: int) -> Graph[None, None]:
+    graph = Graph("pictures")
+    graph.set("number", value)
+    return graph
+
+
+async def test_a_graph_with_other_content_than_is_registered_ends_with_one(office, client, tmp_path):
+    await client.register(pictures(1))
+    code = "from tests.cli.test_workflows_check import pictures\nfrom stepfast import Stepfast\n"
+    (tmp_path / "changed_pictures.py").write_text(f"{code}app = Stepfast(workflows=[pictures(2)])\n")
+    done = await office("workflows", "check", "--app", f"{tmp_path}/changed_pictures.py")
+    assert (done.code, "its starts will be refused. Give it a new version." in done.err) == (1, True)

@@ -159,7 +159,7 @@ async def test_a_def_workflow_goes_on_from_its_records(database):
     def second() -> int:
         bodies.ran("second")
         reached.set()
-        let_go.wait(10)
+        let_go.wait(60)
         return 2
 
     @workflow

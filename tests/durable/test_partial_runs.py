@@ -111,7 +111,7 @@ async def test_whoever_listens_hears_of_a_partial_end(database):
     app.on("partial")(lambda event: heard.set())
     async with app:
         await (await app.start(flow))
-        await asyncio.wait_for(heard.wait(), 10)
+        await asyncio.wait_for(heard.wait(), 60)
 
 
 async def test_a_retry_of_a_partial_run_does_what_failed_and_what_was_skipped_for_it(database):

@@ -209,7 +209,7 @@ async def test_an_async_generator_left_open_at_a_park_runs_no_step_of_its_finall
             await asyncio.sleep(0)
         assert bodies["tidy"] == 0
         await run.signal("go")
-        assert await run.result("10s") == "done"
+        assert await run.result("60s") == "done"
     assert bodies["tidy"] == 1
 
 
@@ -236,7 +236,7 @@ async def test_an_async_generator_that_code_breaks_out_of_records_the_steps_of_i
 
     async with app_on(database, [flow]) as app:
         run = await app.start(flow)
-        await run.result("10s")
+        await run.result("60s")
         assert "tidy" in {record.call.name for record in await run.steps()}
 
 
@@ -259,7 +259,7 @@ async def test_a_timeout_in_the_clean_up_of_a_timeout_is_told_as_one(database):
         return told
 
     async with app_on(database, [flow]) as app:
-        assert await (await app.start(flow)).result("10s") == ["inner", "outer"]
+        assert await (await app.start(flow)).result("60s") == ["inner", "outer"]
 
 
 async def test_a_loop_that_swallows_everything_does_not_stop_the_worker_when_it_parks(database):
@@ -279,9 +279,9 @@ async def test_a_loop_that_swallows_everything_does_not_stop_the_worker_when_it_
     async with app_on(database, [stubborn, other]) as app:
         run = await app.start(stubborn)
         await until(app, run.id, RunState.WAITING)
-        assert await (await app.start(other)).result("10s") == "done"
+        assert await (await app.start(other)).result("60s") == "done"
         await run.signal("go")
-        await run.result("10s")
+        await run.result("60s")
 
 
 async def test_a_wait_that_lost_a_race_before_a_crash_is_closed_by_the_next_holder(database, monkeypatch):
@@ -323,4 +323,4 @@ async def test_code_that_waits_for_what_nothing_can_bring_fails_instead_of_hangi
 
     async with app_on(database, [waits_for_ever]) as app:
         with pytest.raises(RunFailed, match="no durable call can bring"):
-            await (await app.start(waits_for_ever)).result(timeout="20s")
+            await (await app.start(waits_for_ever)).result(timeout="60s")

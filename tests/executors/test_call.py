@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+
 import pytest
 
 from stepfast import Invalid, NotAllowed, StepTimeout
@@ -65,3 +68,33 @@ async def test_a_module_that_cannot_be_imported_is_told():
 async def test_a_function_that_takes_too_long_is_given_up():
     with pytest.raises(StepTimeout, match=r"within 0\.01 s"):
         await CALL.execute(f"{SHOP}:hang", config=CallConfig(timeout="10ms"))
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Writes a module that may be called."""
+    monkeypatch.syspath_prepend(tmp_path)
+    names: list[str] = []
+
+    def write(name: str, code: str) -> PythonCall:
+        (tmp_path / f"{name}.py").write_text(code)
+        names.append(name)
+        return PythonCall(Allowed(modules=(name,)))
+
+    yield write
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+async def test_a_module_whose_import_does_not_end_is_given_up_and_holds_up_nobody(module):
+    call = module("call_hangs", "import threading\nthreading.Event().wait()\n")
+    calling = asyncio.ensure_future(call.execute("call_hangs:x", config=CallConfig(timeout="200ms")))
+    assert await CALL.execute(f"{SHOP}:add", [1, 2]) == 3
+    with pytest.raises(StepTimeout, match=r"within 0\.2 s"):
+        await calling
+
+
+async def test_a_function_that_raises_what_people_stop_processes_with_fails_like_any_other(module):
+    call = module("call_stops", "def stop(): raise KeyboardInterrupt('stop')\n")
+    with pytest.raises(RuntimeError, match="it raised KeyboardInterrupt: stop"):
+        await call.execute("call_stops:stop")

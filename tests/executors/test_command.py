@@ -47,6 +47,12 @@ async def test_a_bad_end_is_a_failure_that_shows_what_was_written():
     assert failed.value.code == "E-EXE-002"
 
 
+async def test_an_error_does_not_tell_the_workers_own_variables(monkeypatch):
+    monkeypatch.setenv("WORD", "a long secret")
+    with pytest.raises(CommandFailed, match=r"ended with code 1: no \*\*\* here"):
+        await run('echo "no $WORD here" >&2; exit 1', env=["WORD"])
+
+
 async def test_unchecked_a_bad_end_is_an_answer():
     assert (await run("exit 3", check=False))["code"] == 3
 
@@ -106,6 +112,43 @@ async def test_it_runs_where_it_is_told_to(tmp_path):
     assert (await run("pwd -P", cwd=str(tmp_path)))["stdout"].strip() == str(tmp_path.resolve())
 
 
+def tool(folder: Path, word: str) -> None:
+    folder.mkdir()
+    (folder / "tool").write_text(f"#!/bin/sh\necho {word}\n")
+    (folder / "tool").chmod(0o755)
+
+
+async def said_by_a_tool_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What an allowed program says when a step chooses a folder that has another one of that name."""
+    tool(tmp_path / "own", "own")
+    tool(tmp_path / "other", "other")
+    monkeypatch.chdir(tmp_path / "own")
+    answer = await CommandRun(Allowed(commands=("./tool",))).execute(["./tool"], cwd=str(tmp_path / "other"))
+    return answer["stdout"].strip()
+
+
+async def test_the_folder_of_a_step_does_not_choose_the_program(tmp_path, monkeypatch):
+    assert await said_by_a_tool_elsewhere(tmp_path, monkeypatch) == "own"
+
+
+async def test_found_by_the_folder_the_program_would_be_another(tmp_path, monkeypatch):
+    monkeypatch.setattr(os.path, "abspath", lambda path: path)
+    assert await said_by_a_tool_elsewhere(tmp_path, monkeypatch) == "other"
+
+
+@pytest.mark.parametrize("options", [{"env": {"WORD": "a\0b"}}, {"cwd": "a\0b"}, {"env": {"WORD": "\ud800"}}], ids=repr)
+async def test_texts_that_no_system_takes_are_refused_for_good(options):
+    with pytest.raises(Invalid, match="cannot be started so"):
+        await run("true", **options)
+
+
+async def test_a_program_has_no_more_memory_than_it_is_given():
+    greedy = "print(len(bytearray(1 << 30)))"
+    config = CommandConfig(max_memory_bytes=256 * 1024 * 1024)
+    with pytest.raises(CommandFailed, match="MemoryError"):
+        await RUN.execute([sys.executable, "-c", greedy], config=config)
+
+
 async def test_a_folder_that_is_not_there_is_a_failure(tmp_path):
     with pytest.raises(CommandFailed, match="could not be started"):
         await run("true", cwd=str(tmp_path / "absent"))
@@ -135,7 +178,9 @@ async def test_a_program_that_takes_too_long_is_killed():
         await run("exec sleep 1000", config=CommandConfig(timeout="50ms"))
 
 
-@pytest.mark.parametrize("config", [{"timeout": "soon"}, {"timeout": 0}, {"max_output_bytes": 10**9}], ids=repr)
+@pytest.mark.parametrize(
+    "config", [{"timeout": "soon"}, {"timeout": 0}, {"max_output_bytes": 10**9}, {"max_memory_bytes": 1}], ids=repr
+)
 async def test_limits_beyond_all_measure_are_refused(config):
     with pytest.raises(Invalid):
         await run("true", config=CommandConfig(**config))
@@ -178,6 +223,27 @@ async def test_without_the_group_its_children_would_go_on(line, monkeypatch):
     path, reading = line
     monkeypatch.setattr(command._Session, "_kill", lambda self: self._process.kill())
     await cancelled_family(path.parent, reading)
+    try:
+        with pytest.raises(BlockingIOError):
+            os.read(reading, 100)
+    finally:
+        os.kill(int((path.parent / "child").read_text()), signal.SIGKILL)
+
+
+LEAVING = "exec 3>line; sleep 1000 >/dev/null 2>&1 & echo $! > child"
+
+
+async def test_what_a_program_leaves_behind_ends_with_it(line):
+    path, reading = line
+    await run(LEAVING, cwd=str(path.parent))
+    os.set_blocking(reading, True)
+    assert await asyncio.to_thread(os.read, reading, 100) == b""
+
+
+async def test_not_ended_what_a_program_leaves_behind_would_outlive_it(line, monkeypatch):
+    path, reading = line
+    monkeypatch.setattr(command._Session, "_kill", lambda self: None)
+    await run(LEAVING, cwd=str(path.parent))
     try:
         with pytest.raises(BlockingIOError):
             os.read(reading, 100)

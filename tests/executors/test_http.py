@@ -206,9 +206,32 @@ async def test_a_redirect_to_nowhere_is_refused(location):
 
 async def test_what_is_meant_for_one_server_is_not_sent_to_another():
     async with serving({"/": answer()}) as other, serving({"/": answer(status=307, Location=other.url())}) as server:
-        await CALL.execute(server.url(), headers={"Authorization": "secret", "Cookie": "secret", "X-Plain": "1"})
+        keys = {"Authorization": "secret", "Cookie": "secret", "X-Api-Key": "secret"}
+        await CALL.execute(server.url(), headers={**keys, "Accept": "text/plain"})
     assert ("secret" in server.requests[0], "secret" in other.requests[0]) == (True, False)
-    assert "X-Plain: 1" in other.requests[0]
+    assert "Accept: text/plain" in other.requests[0]
+
+
+async def test_what_is_sent_on_within_one_server_keeps_its_headers():
+    async with serving({"/": answer(status=302, Location="/there"), "/there": answer()}) as server:
+        await CALL.execute(server.url(), headers={"X-Api-Key": "secret"})
+    assert "X-Api-Key: secret" in server.requests[1]
+
+
+async def test_an_error_does_not_tell_the_query_of_a_url():
+    async with serving({"/list?key=secret": answer(status=404)}) as server:
+        with pytest.raises(HttpRefused, match=r"/list was answered with 404") as refused:
+            await CALL.execute(server.url("/list?key=secret"))
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://u:secret@host/?key=secret", "http://host /?key=secret", "http://[::/?key=secret"]
+)
+async def test_a_url_that_is_refused_is_told_without_what_may_be_a_key(url):
+    with pytest.raises(Invalid) as refused:
+        await CALL.execute(url)
+    assert "secret" not in str(refused.value)
 
 
 async def test_by_default_no_private_address_is_called():

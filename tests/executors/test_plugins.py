@@ -41,6 +41,8 @@ KINDS_POINTS = """
     function = {module}:register
 """
 
+SOUND = "class Sound:\n    name = 'acme.sound'\n    def execute(self) -> None: ..."
+
 
 @pytest.fixture
 def site(tmp_path, monkeypatch):
@@ -104,15 +106,60 @@ BROKEN = {
 
 @pytest.mark.parametrize(("code", "name", "told"), BROKEN.values(), ids=BROKEN)
 def test_a_broken_plugin_is_told_of_and_costs_the_others_nothing(code, name, told, site, caplog):
-    sound = "class Sound:\n    name = 'acme.sound'\n    def execute(self) -> None: ..."
     write_package(site, "acme-broken", f"[stepfast.executors]\nbroken = acme_broken:{name}\n", acme_broken=code)
-    write_package(site, "acme-sound", "[stepfast.executors]\nsound = acme_sound:Sound\n", acme_sound=sound)
+    write_package(site, "acme-sound", "[stepfast.executors]\nsound = acme_sound:Sound\n", acme_sound=SOUND)
     with caplog.at_level(logging.WARNING, "stepfast.plugins"):
         app = an_app()
         assert app.executors.get("acme.sound").origin == "acme-sound 1.2"
         (problem,) = app.executors.problems
     assert (problem.plugin.name, problem.plugin.distribution, told in problem.error) == ("broken", "acme-broken", True)
     assert [record.getMessage().split()[:2] for record in caplog.records] == [["plugin_failed", "plugin=broken"]]
+
+
+HANGING = {
+    "in its import": ("import threading\nthreading.Event().wait()", "x"),
+    "while it registers": ("import threading\ndef register(executors): threading.Event().wait()", "register"),
+}
+
+
+@pytest.mark.parametrize(("code", "name"), HANGING.values(), ids=HANGING)
+def test_a_plugin_that_never_comes_to_an_end_is_given_up_and_told_of(code, name, site, monkeypatch):
+    monkeypatch.setattr(plugins, "PATIENCE_S", 0.5)
+    write_package(site, "acme-hangs", f"[stepfast.executors]\nhangs = acme_hangs:{name}\n", acme_hangs=code)
+    write_package(site, "acme-sound", "[stepfast.executors]\nsound = acme_sound:Sound\n", acme_sound=SOUND)
+    app = an_app()
+    assert app.executors.get("acme.sound").origin == "acme-sound 1.2"
+    (problem,) = app.executors.problems
+    assert (problem.plugin.name, problem.error) == ("hangs", "TimeoutError: it did not end within 0.5 s")
+
+
+def test_a_plugin_that_hung_brings_nothing_when_it_goes_on_at_last(site, monkeypatch):
+    monkeypatch.setattr(plugins, "PATIENCE_S", 0.2)
+    code = """
+        import threading
+        go_on, ended = threading.Event(), threading.Event()
+        def register(executors):
+            go_on.wait()
+            executors.register(len, "late.it")
+            ended.set()
+    """
+    write_package(site, "acme-late", "[stepfast.executors]\nlate = acme_late:register\n", acme_late=code)
+    app = an_app()
+    assert app.executors.list("late") == []
+    late = sys.modules["acme_late"]
+    late.go_on.set()
+    assert late.ended.wait(30)
+    assert app.executors.list("late") == []
+
+
+def test_a_plugin_may_use_the_list_of_the_app_that_loads_it(site, monkeypatch):
+    code = "class Fax:\n    name = 'acme.fax'\n    def execute(self) -> None: ...\n"
+    code += "def register(executors):\n    app.executors.register(Fax)\n    app.executors.list()\n"
+    write_package(site, "acme-inner", "[stepfast.executors]\ninner = acme_inner:register\n", acme_inner=code)
+    app = an_app()
+    monkeypatch.setattr("acme_inner.app", app, raising=False)
+    assert app.executors.get("acme.fax").origin == "acme_inner"
+    assert app.executors.problems == ()
 
 
 def test_a_plugin_that_fails_halfway_brings_nothing(site):

@@ -1,11 +1,11 @@
 """From one kind of value to another."""
 
 import math
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from stepfast.workflows.expressions import UInt
+from stepfast.workflows.expressions.spans import Moment, Span
 from tests.expressions.support import exactly, failure, value
 
 
@@ -39,9 +39,9 @@ from tests.expressions.support import exactly, failure, value
         ("bytes('ÿ')", b"\xc3\xbf"),
         ("bool('true')", True),
         ("bool('0')", False),
-        ("timestamp(0)", datetime(1970, 1, 1, tzinfo=UTC)),
-        ("timestamp('2030-01-31T12:00:00Z')", datetime(2030, 1, 31, 12, tzinfo=UTC)),
-        ("duration('1h30m')", timedelta(minutes=90)),
+        ("timestamp(0)", Moment(0)),
+        ("timestamp('2030-01-31T12:00:00Z')", Moment(1_896_091_200 * 10**9)),
+        ("duration('1h30m')", Span(5_400 * 10**9)),
         ("dyn([1, 'a'])", [1, "a"]),
         ("string(1) + string(true)", "1true"),
     ],
@@ -85,6 +85,7 @@ def test_every_value_has_a_type_that_can_be_named(written, name):
         ("int('٣')", "no whole number"),
         ("uint(-1)", "64 bits"),
         ("uint(-1.0)", "64 bits"),
+        ("uint(-0.5)", "64 bits"),
         ("uint('-1')", "64 bits"),
         ("double('1e')", "no number"),
         ("double('0x10')", "no number"),

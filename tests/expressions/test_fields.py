@@ -56,6 +56,7 @@ def test_a_field_is_found(written, meant):
         ("has(m.x.y)", "'m.x'", "no such key"),
         ("nobody.x", "'nobody'", "nothing is called 'nobody' here"),
         ("{k: 1, 'n': 2}", "", "the same key twice"),
+        ("{1: 'a', true: 'b'}", "", "true and 1 count as one"),
         ("{1.5: 1}", "", "a key must be"),
         ("{null: 1}", "", "a key must be"),
     ],

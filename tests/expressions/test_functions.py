@@ -41,6 +41,13 @@ from tests.expressions.support import exactly, failure, problem, value
         ("'hello'.indexOf('l')", 2),
         ("'hello'.indexOf('l', 3)", 3),
         ("'hello'.indexOf('x')", -1),
+        ("'héllo'.charAt(1)", "é"),
+        ("'hello'.charAt(5)", ""),
+        ("'hello'.lastIndexOf('l')", 3),
+        ("'hello'.lastIndexOf('l', 2)", 2),
+        ("'hello'.lastIndexOf('lo', 2)", -1),
+        ("'hello'.lastIndexOf('')", 5),
+        ("'hello'.lastIndexOf('x')", -1),
         ("[1, 2, 3].sum()", 6),
         ("[1.5, 2.5].sum()", 4.0),
         ("[1u, 2u].sum()", UInt(3)),
@@ -71,6 +78,9 @@ def test_a_function_gives_what_the_reference_says(written, meant):
         ("'abc'.substring(2, 1)", "no part from 2 to 1"),
         ("'abc'.substring(-1)", "no part from -1"),
         ("'abc'.indexOf('a', 9)", "cannot be searched from 9"),
+        ("'abc'.lastIndexOf('a', 9)", "cannot be searched from 9"),
+        ("'abc'.charAt(4)", "there is no character 4"),
+        ("'abc'.charAt(-1)", "there is no character -1"),
         ("[1].join()", "join needs texts"),
         ("[1, 'a'].sum()", "does not take"),
         ("['a'].sum()", "sum needs numbers"),
@@ -108,7 +118,14 @@ def test_a_call_of_nothing_is_a_problem_that_names_the_right_form(written, hint)
 
 @pytest.mark.parametrize(
     "written",
-    ["'a'.split('b', n)", "'a'.replace('a', 'b', n)", "'a'.substring(n)", "'a'.indexOf('a', n)", "[[1]].flatten(n)"],
+    [
+        "'a'.split('b', n)",
+        "'a'.replace('a', 'b', n)",
+        "'a'.substring(n)",
+        "'a'.indexOf('a', n)",
+        "'a'.charAt(n)",
+        "[[1]].flatten(n)",
+    ],
 )
 def test_a_number_of_any_size_breaks_no_function(written):
     for n in (2**70, -(2**70)):

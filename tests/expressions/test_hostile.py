@@ -69,7 +69,7 @@ def test_a_macro_variable_of_any_name_is_only_a_variable(name):
 
 def test_the_code_has_no_builtins_of_python():
     expression = compile_expression("a.b == 1 && [1].all(x, x > 0)")
-    assert expression._quick.__globals__["__builtins__"] == {}
+    assert expression._quick[0].__globals__["__builtins__"] == {}
 
 
 def test_values_of_any_depth_are_compared():

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -26,6 +25,7 @@ from stepfast.workflows.expressions import (
 )
 from stepfast.workflows.expressions.functions import FUNCTIONS
 from stepfast.workflows.expressions.kinds import TypeValue
+from stepfast.workflows.expressions.spans import Moment, Span
 from tests.expressions.support import THOROUGH, UNTIMED
 
 # fmt: off
@@ -170,8 +170,8 @@ CLASSES: dict[str, type] = {
     "double": float,
     "string": str,
     "bytes": bytes,
-    "timestamp": datetime,
-    "duration": timedelta,
+    "timestamp": Moment,
+    "duration": Span,
     "type": TypeValue,
 }
 

@@ -56,6 +56,8 @@ def test_an_expression_is_read_as_the_specification_says(written, meant):
         ("1 2", 2),
         ("* 2", 0),
         ("f(,)", 2),
+        ("size('a',)", 9),
+        ("rb'a'", 2),
         ("!-1", 1),
         ("a.true", 2),
         ("Message{a: 1}", 7),

@@ -84,7 +84,7 @@ class Chaos:
             with ExitStack() as processes:
                 workers = [processes.enter_context(victim(self._options)) for _ in range(WORKERS)]
                 for blow in blows:
-                    await asyncio.gather(self._command_some(clients, handles), self._progress())
+                    await asyncio.gather(self._command_some(clients, handles), self._progress(handles))
                     workers.append(await self._strike(blow, workers.pop(0), processes))
                 if to_the_end:
                     await self._let_go(handles)
@@ -117,13 +117,14 @@ class Chaos:
         await asyncio.to_thread(process.wait)
         return stack.enter_context(victim(self._options))
 
-    async def _progress(self) -> None:
-        """Wait until some more bodies have run, or for a while: a blow may leave nobody to run any."""
-        seen, enough = len(bodies_of(self._trace)), self._random.randint(5, 25)
-        for _ in range(40):
-            if len(bodies_of(self._trace)) >= seen + enough:
-                return
+    async def _progress(self, handles: list[Run[list[str]]]) -> None:
+        """Wait until some more bodies have run; commands may leave no run that has any."""
+        enough = len(bodies_of(self._trace)) + self._random.randint(5, 25)
+        while len(bodies_of(self._trace)) < enough and await self._can_any_go_on(handles):
             await a_moment()
+
+    async def _can_any_go_on(self, handles: list[Run[list[str]]]) -> bool:
+        return any([(await run.info()).state not in ENDED | {RunState.PAUSED} for run in handles])
 
     async def _command_some(self, clients: list[Stepfast], handles: list[Run[list[str]]]) -> None:
         for run in self._random.sample(handles, len(handles) // 4):

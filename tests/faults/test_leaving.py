@@ -93,7 +93,7 @@ async def held_after_a_stop_during_a_claim(database: str) -> set[str | None]:
 
         store.claim = claim_and_hear_nothing
         more = [await client.start(say, "a") for _ in range(20)]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await leased.wait()
         await app.close()
         return {(await run.info()).worker_id for run in [*runs, *more]}

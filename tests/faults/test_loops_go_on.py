@@ -50,7 +50,7 @@ async def claims_go_on(database: str, caplog, error: Exception) -> int:
     async with app_on(database, [say], worker=False) as client, app_on(database, [say]) as app:
         claim = fail(app, "claim", error, times=3)
         run = await client.start(say, "a")
-        assert await run.result(timeout="10s") == "a"
+        assert await run.result(timeout="60s") == "a"
         assert claim.worked.is_set()
     return lines(caplog, "claim_failed")
 
@@ -78,7 +78,7 @@ async def test_upkeep_that_always_fails_stops_nothing_else(database, caplog, err
     async with app_on(database, [say]) as app:
         fail(app, "upkeep", error, times=10**9)
         while lines(caplog, "upkeep_failed") < 2:
-            assert await (await app.start(say, "a")).result(timeout="10s") == "a"
+            assert await (await app.start(say, "a")).result(timeout="60s") == "a"
 
 
 async def upkeep_goes_on(database: str, error: Exception) -> bool:

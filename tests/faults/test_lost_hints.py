@@ -13,6 +13,9 @@ from tests.faults.processes import RESULT, died, results, victim
 from tests.support.apps import app_on
 from tests.support.workflows import say
 
+# Twenty times the polling interval of these workers; whoever has not looked by then does not look.
+MANY_POLLS = "1s"
+
 
 @pytest.fixture
 def deaf(monkeypatch):
@@ -21,12 +24,12 @@ def deaf(monkeypatch):
     monkeypatch.setattr(Hints, "_heard", lambda self, topic: None)
 
 
-async def claimed_without_a_hint(database: str) -> str:
+async def claimed_without_a_hint(database: str, patience: str) -> str:
     async with app_on(database, [say], worker=False) as client, app_on(database, [say]) as app:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await idle(app)
         run = await client.start(say, "a")
-        return await run.result(timeout="5s")
+        return await run.result(timeout=patience)
 
 
 async def idle(app) -> None:
@@ -37,7 +40,7 @@ async def idle(app) -> None:
 
 @pytest.mark.usefixtures("deaf")
 async def test_a_ready_run_is_claimed_by_polling_alone(database):
-    assert await claimed_without_a_hint(database) == "a"
+    assert await claimed_without_a_hint(database, "60s") == "a"
 
 
 @pytest.mark.usefixtures("deaf")
@@ -47,7 +50,7 @@ async def test_the_broken_twin_that_rests_until_it_is_woken_never_claims(databas
 
     monkeypatch.setattr(ClaimLoop, "_rest", rest_for_ever)
     with pytest.raises(StepfastError, match="has not ended"):
-        await claimed_without_a_hint(database)
+        await claimed_without_a_hint(database, MANY_POLLS)
 
 
 async def test_what_a_killed_worker_held_is_taken_up_within_lease_upkeep_and_polling(database, tmp_path):
@@ -55,7 +58,7 @@ async def test_what_a_killed_worker_held_is_taken_up_within_lease_upkeep_and_pol
     with victim(database=database, trace=trace, deaf=True, start=3, die_after=5) as process:
         await died(process)
     with victim(database=database, trace=trace, deaf=True):
-        assert await asyncio.wait_for(results(database, 3), 30) == [RESULT] * 3
+        assert await asyncio.wait_for(results(database, 3), 60) == [RESULT] * 3
 
 
 async def test_runs_born_leased_to_a_process_that_dies_at_once_are_taken_up(database, tmp_path):
@@ -66,4 +69,4 @@ async def test_runs_born_leased_to_a_process_that_dies_at_once_are_taken_up(data
         born = [run for run in await client.runs(limit=100) if run.worker_id is not None]
     assert born, "no run was born leased, so that this proves nothing"
     with victim(database=database, trace=trace):
-        assert await asyncio.wait_for(results(database, 20), 30) == [RESULT] * 20
+        assert await asyncio.wait_for(results(database, 20), 60) == [RESULT] * 20

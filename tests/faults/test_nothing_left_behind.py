@@ -78,7 +78,7 @@ def _open_files() -> list[str]:
 
 async def with_finished_runs(database: str) -> None:
     async with app_on(database, WORKFLOWS) as app:
-        assert await (await app.start(finished, "a")).result(timeout="10s") == "a"
+        assert await (await app.start(finished, "a")).result(timeout="60s") == "a"
 
 
 async def with_an_unfinished_run(database: str) -> None:
@@ -115,7 +115,7 @@ async def with_a_cancelled_owner(database: str) -> None:
 
 async def with_a_worker_of_its_own(database: str) -> None:
     async with app_on(database, WORKFLOWS, worker=False) as app, app.worker(lease="2s") as worker:
-        await (await app.start(finished, "a")).result(timeout="10s")
+        await (await app.start(finished, "a")).result(timeout="60s")
         await worker.stop()
 
 
@@ -144,7 +144,7 @@ async def with_a_serverless_host(database: str) -> None:
 async def with_a_blocking_app(database: str) -> None:
     def block() -> None:
         with sync.Stepfast(database, workflows=WORKFLOWS, worker=QUICK) as app:
-            assert app.start(finished, "a").result(timeout="10s") == "a"
+            assert app.start(finished, "a").result(timeout="60s") == "a"
 
     await asyncio.to_thread(block)
 

@@ -87,7 +87,7 @@ def refusing(request, database) -> Refusing:
 
 
 async def until(met: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not met():
             await asyncio.to_thread(threading.Event().wait, 0.02)
 

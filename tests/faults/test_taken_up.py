@@ -55,7 +55,7 @@ def is_still(worker: Worker, time: Time) -> bool:
 async def until_still(app: Stepfast, time: Time) -> None:
     assert app._parts is not None
     (worker,) = app._parts._workers
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not is_still(worker, time):  # noqa: ASYNC110 - nobody tells when loops begin to sleep
             await asyncio.sleep(0)
 

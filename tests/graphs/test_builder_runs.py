@@ -224,3 +224,22 @@ async def test_a_result_of_another_shape_fails_the_run(desk):
     async with desk(graph) as at:
         info, _ = await ended(at, graph)
         assert info.state is RunState.FAILED
+
+
+async def test_a_result_has_none_for_what_a_failed_step_did_not_give(desk):
+    graph: Graph[Any, Any] = Graph("halves")
+    bad = graph.fail("bad", "no luck", on_failure="continue")
+    good = graph.set("good", 1)
+    graph.returns({"bad": bad.output, "part": bad.output.part, "good": good.output, "sum": lambda bad: bad})
+    async with desk(graph) as at:
+        run = await at.start(graph)
+        assert await at.result(run) == {"bad": None, "part": None, "good": 1, "sum": None}
+        assert (await at.info(run)).state is RunState.PARTIAL
+
+
+async def test_a_graph_runs_itself_as_a_child(desk):
+    graph = Graph("countdown", input=int, output=list)
+    graph.child(graph, id="again", inputs=lambda input: input - 1, when=lambda input: input > 0)
+    graph.returns(lambda input, again: [input, *(again or [])])
+    async with desk(graph) as at:
+        assert await at.run(graph, 2) == [2, 1, 0]

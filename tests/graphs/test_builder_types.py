@@ -27,6 +27,11 @@ class ScoreConfig:
     temperature: float = 0
 
 
+@dataclass
+class OtherConfig:
+    model: str = ""
+
+
 @step
 async def charge(invoice: Invoice) -> int:
     return 1
@@ -57,6 +62,54 @@ def score(ctx: StageContext[Invoice, ScoreConfig, str]) -> float:
     ctx.require("parse")  # type: ignore[arg-type]
     str(ctx.input.lines)  # type: ignore[attr-defined]
     return 0.5
+
+
+def refused() -> None:
+    @graph.stage  # type: ignore[arg-type]
+    async def other_input(ctx: StageContext[Parsed]) -> str:
+        return ""
+
+    @graph.stage  # type: ignore[arg-type]
+    def no_context() -> str:
+        return ""
+
+    @graph.stage(config=ScoreConfig)  # type: ignore[arg-type]
+    async def other_config(ctx: StageContext[Invoice, OtherConfig]) -> str:
+        return ""
+
+    @graph.stage(config=ScoreConfig(0.5))  # type: ignore[arg-type]
+    async def other_default(ctx: StageContext[Invoice, OtherConfig]) -> str:
+        return ""
+
+    @graph.stage(config=ScoreConfig)  # type: ignore[arg-type]
+    async def config_unread(ctx: StageContext[Invoice]) -> str:
+        return ""
+
+    @graph.stage(reads=[parse])
+    async def other_output(ctx: StageContext[Invoice]) -> str:
+        return ctx.require(parse)  # type: ignore[return-value]
+
+    graph.run(Parsed([]))  # type: ignore[arg-type]
+    graph.child(charge)  # type: ignore[call-overload]
+
+
+def configured() -> None:
+    @graph.stage(config=ScoreConfig(0.5))
+    async def by_value(ctx: StageContext[Invoice, ScoreConfig]) -> float:
+        return ctx.config.temperature
+
+    @graph.stage(config={"temperature": 1})
+    def by_dict(ctx: StageContext[Invoice, ScoreConfig]) -> float:
+        return ctx.config.temperature
+
+    @graph.stage(reads=[parse, by_value])
+    async def later(ctx: StageContext[Invoice]) -> str:
+        assert_type(ctx.require(by_value), float)
+        assert_type(ctx.require(parse), Parsed)
+        return ""
+
+    assert_type(by_value, Stage[float])
+    assert_type(by_dict, Stage[float])
 
 
 def handles() -> None:

@@ -89,6 +89,13 @@ def test_a_description_tells_of_each_step_what_it_does_and_under_what_terms():
     assert steps["parse"]["description"] == "Cut it into clauses."
 
 
+def test_a_description_tells_what_can_be_configured():
+    configs = contract().describe()["configs"]
+    assert list(configs) == ["score"]
+    assert configs["score"]["set"] == {"price": 0.25}
+    assert configs["score"]["schema"]["properties"]["price"]["type"] == "number"
+
+
 def test_a_picture_has_every_step_and_every_tie():
     picture = contract().mermaid()
     boxes = dict(re.findall(r'(s\d+)\["(\w+)', picture))
@@ -142,6 +149,12 @@ def test_an_estimate_counts_with_the_config_that_the_run_will_have():
 def test_an_estimate_with_a_config_that_does_not_fit_is_refused():
     with pytest.raises(Invalid, match="score: price: "):
         contract().estimate(Contract(pages=8), {"score": {"price": "much"}})
+
+
+def test_an_estimate_with_an_input_that_does_not_fit_is_refused():
+    given: Any = {"pages": "many"}
+    with pytest.raises(Invalid, match="the input of graph 'contract'"):
+        contract().estimate(given)
 
 
 def test_an_estimate_that_is_no_number_is_refused():

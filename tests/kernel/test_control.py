@@ -19,12 +19,13 @@ from stepfast.kernel.commands import (
     StepMark,
     TimeOut,
 )
-from stepfast.kernel.control import decide, failing_steps, find_step
+from stepfast.kernel.control import decide
 from stepfast.kernel.decisions import CallId, Joins
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import IllegalMove, Invalid, NothingBefore, StepNotFound
 from stepfast.kernel.exchange import DeadRun
 from stepfast.kernel.ids import RunId
+from stepfast.kernel.marks import failing_steps, find_step
 from stepfast.kernel.states import ENDED, OPEN, RunState, StepState, TaskState
 
 RUN = RunId("0198aaaa-0000-7000-8000-000000000001")

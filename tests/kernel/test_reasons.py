@@ -139,7 +139,7 @@ def test_a_wait_whose_time_has_come_needs_a_worker():
 def test_code_that_does_not_fit_says_where():
     told = event("waiting", kind="code", reason="charge#1 was called with 5, recorded is 4.")
     text = why(view(RunState.WAITING), wait(WaitKind.CODE, "checkout@3"), told=told)
-    assert "the code of checkout@3: charge#1 was called with 5, recorded is 4." in text
+    assert "code of checkout@3 that fits: charge#1 was called with 5, recorded is 4." in text
 
 
 @pytest.mark.parametrize(("kind", "words"), [(WaitKind.DELAY, "put off"), (WaitKind.BACKOFF, "backing off")])
@@ -221,7 +221,7 @@ def test_a_completed_run_waits_for_nothing():
 
 def test_only_what_people_did_is_looked_up_in_the_history():
     code = Look(1, 0, False, [wait(WaitKind.CODE)], [])
-    assert telling_events(view(RunState.PAUSED), None) == {"paused"}
+    assert telling_events(view(RunState.PAUSED), None) == {"paused", "rolled_back"}
     assert telling_events(view(RunState.CANCELLED), None) == {"cancelled"}
     assert telling_events(view(RunState.WAITING), code) == {"waiting"}
     assert telling_events(view(RunState.RUNNING), None) == frozenset()

@@ -59,7 +59,7 @@ def plan_workflow(*steps: PlanStep, executors: Any = None, name: str = "plan", *
     """A workflow of these steps."""
     plan = Plan(name, 1, Block(tuple(steps)), **options)
 
-    def no_workflow(wanted: str, version: int | None) -> Any:
+    def no_workflow(wanted: str, version: int | None, tenant: str) -> Any:
         raise Invalid(f"There is no workflow {wanted!r} here.")
 
     frame = Frame(plan, executors or Executors(), no_workflow, is_plain=True)

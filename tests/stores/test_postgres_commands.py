@@ -150,7 +150,7 @@ def stopped_between_lock_and_write(url: str, run_id: RunId) -> Iterator[subproce
 
 
 async def until_free(connection: asyncpg.Connection, run_id: RunId) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             try:
                 await connection.execute(FREE, run_id)

@@ -26,7 +26,7 @@ def harness(postgres_harness: Harness) -> Harness:
 async def until_blocked(connection: asyncpg.Connection) -> None:
     """Return when a transaction of this database waits for a lock of another."""
     waiting = "select count(*) from pg_locks where not granted"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not await connection.fetchval(waiting):
             pass
 

@@ -18,7 +18,7 @@ async def listening(store: PostgresStore) -> asyncio.Queue[str]:
 
 
 async def next_of(heard: asyncio.Queue[str]) -> str:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return await heard.get()
 
 
@@ -52,7 +52,7 @@ async def test_an_ear_that_lost_its_connection_listens_again(migrated_postgres_u
 
 
 async def until(heard: asyncio.Queue[str], hint: Callable[[], Awaitable[None]]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while heard.empty():
             await hint()
 

@@ -30,7 +30,7 @@ async def test_two_processes_that_migrate_at_once_apply_each_migration_once(post
 
 async def until_somebody_waits(connection: asyncpg.Connection) -> int:
     waiting = "select pid from pg_locks where not granted limit 1"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (pid := await connection.fetchval(waiting)) is None:
             pass
     return int(pid)

@@ -141,7 +141,7 @@ async def migrations_at_once(url: str) -> list[str]:
         await transaction.start()
         await holding.execute("create schema stepfast")
         migrating = [asyncio.create_task(PostgresStore(url).migrate()) for _ in range(4)]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await watcher.fetchval("select count(distinct pid) from pg_locks where not granted") < len(migrating):
                 pass
         await transaction.rollback()

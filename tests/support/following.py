@@ -36,7 +36,7 @@ async def told(run: Run[Any], event: str) -> None:
 
 async def until(ask: Callable[[], Awaitable[T | None]]) -> T:
     """Ask again and again until there is an answer."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not (answer := await ask()):  # noqa: ASYNC110 - what is asked for is in a store, and sets no event here
             await asyncio.sleep(0)
     return answer

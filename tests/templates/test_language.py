@@ -21,7 +21,7 @@ def test_the_words_of_the_language_are_those_of_the_engine():
 
 def test_a_template_is_a_map():
     assert told("- a\n") == [
-        "1:1: /: a template is a map, and this is ['a'] (It begins with `stepfast: 1` and `workflow: NAME`)"
+        '1:1: /: a template is a map, and this is ["a"] (It begins with `stepfast: 1` and `workflow: NAME`)'
     ]
 
 
@@ -38,6 +38,10 @@ SHAPES = {
         "stepfast: 2\nworkflow: a\nsteps: [{id: a, set: 1}]",
         "1:11: /stepfast: it is 2; allowed are 1",
     ),
+    "a language in quotes": (
+        "stepfast: '1'\nworkflow: a\nsteps: [{id: a, set: 1}]",
+        "1:11: /stepfast: it is '1'; allowed are 1 (Leave out the quotes)",
+    ),
     "a name with a blank": ("stepfast: 1\nworkflow: a b\nsteps: [{id: a, set: 1}]", "2:11: /workflow: it is 'a b'"),
     "a version in quotes": (
         HEAD + "version: '1'\nsteps: [{id: a, set: 1}]",
@@ -45,8 +49,11 @@ SHAPES = {
     ),
     "a version below 1": (HEAD + "version: 0\nsteps: [{id: a, set: 1}]", "3:10: /version: it is 0; it should be gr"),
     "no steps": (HEAD + "steps: []", "3:8: /steps: it is empty"),
-    "steps that are a map": (HEAD + "steps: {a: 1}", "3:8: /steps: it is {'a': 1}; it must be a list"),
+    "steps that are a map": (HEAD + "steps: {a: 1}", '3:8: /steps: it is {"a": 1}; it must be a list'),
     "a step that is none": (HEAD + "steps: [a]", "3:9: /steps/0: it is 'a'; it must be a map"),
+    "a step that is nothing": (HEAD + "steps: [~]", "3:9: /steps/0: it is null; it must be a map"),
+    "an id that is true": (HEAD + "steps: [{id: true, set: 1}]", "3:14: /steps/0/id: it is true; it must be text"),
+    "an id without a value": (HEAD + "steps: [{id: , set: 1}]", "3:10: /steps/0/id: `id` has no value (Give it one)"),
     "a step without an id": (HEAD + "steps: [{set: 1}]", "3:9: /steps/0: `id` is missing"),
     "a bad id": (HEAD + "steps: [{id: a.b, set: 1}]", "3:14: /steps/0/id: it is 'a.b'; an id is up to 100 letters"),
     "an id that is a number": (HEAD + "steps: [{id: 5, set: 1}]", "3:14: /steps/0/id: it is 5; it must be text"),
@@ -265,6 +272,13 @@ def test_a_fault_in_an_input_does_not_make_those_that_name_it_faulty():
     found = told(HEAD + "inputs: {a: {kind: nothing}, b: 5}\nsteps: [{id: s, set: '${ inputs.a + inputs.b }'}]")
     assert [line.partition(":")[0] for line in found] == ["3", "3"]
     assert len(found) == 2
+
+
+def test_too_many_expressions_are_refused_before_they_are_read(monkeypatch):
+    monkeypatch.setattr(passes, "MAX_EXPRESSIONS", 3)
+    monkeypatch.setattr(passes, "Compiler", None)
+    steps = "[{id: a, set: '${ 1 } ${ 2 } ${ 3 } ${ }'}]"
+    assert told(f"{HEAD}steps: {steps}")[0].startswith("1:1: /: the template has 4 expressions; allowed are 3 (")
 
 
 def test_too_many_steps_are_refused_before_they_are_looked_at(monkeypatch):

@@ -96,6 +96,8 @@ def test_a_number_that_json_cannot_hold_is_a_fault(text):
         ("true: a", "1:1: the key 'true' is no text"),
         ("? [a]\n: 1", "1:3: the key is no text, but a map or a list"),
         ("a: 1\n---\nb: 2", "2:1: a second document begins here"),
+        ("%YAML 1.1\n---\na: no", "1:1: the file says it is YAML 1.1, and is read as YAML 1.2"),
+        ("%TAG ! tag:x,2000:\n---\na: 1", "1:1: the line %TAG gives names to tags"),
         ('a: "\\0"', "1:4: a NUL character cannot be stored"),
         ('"\\0": 1', "1:1: a NUL character cannot stand in a key"),
     ],

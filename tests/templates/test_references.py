@@ -52,6 +52,15 @@ WRONG = {
         "- {id: a, set: 1}\n- {id: b, set: \"${ steps['c'].output }\"}",
         "5:20: /steps/1/set: there is no step 'c'",
     ),
+    "an id with a minus": (
+        "- {id: a-b, set: 1}\n- {id: b, set: '${ steps.a - 1 }'}",
+        "5:20: /steps/1/set: there is no step 'a' (An id with a '-' is written steps['a-b'])",
+    ),
+    "a run of itself": (
+        "- {id: again, run: test}",
+        "4:20: /steps/0/run: step 'again' runs the same workflow again, without a condition, and so without end",
+    ),
+    "a run of its own version": ("- {id: a, run: {workflow: test, version: 1}}", "without end (Give it a `when`)"),
     "an input that is not there": ("- {id: a, set: '${ inputs.x }'}", "there is no input 'x' (Add it to `inputs`)"),
     "two of one id": ("- {id: a, set: 1}\n- {id: a, set: 1}", "5:8: /steps/1/id: two steps have the id 'a'"),
     "two of one id, one inside": (
@@ -144,6 +153,12 @@ RIGHT = {
     "how a step ended": "- {id: a, set: 1}\n- {id: b, set: '${ steps.a.skipped || steps.a.failed }'}",
     "the error of a step": "- {id: a, set: 1, catch: [{do: [{id: b, set: '${ error.type }'}]}]}",
     "the round of a loop": "- {id: a, while: {when: '${ round < 3 }'}, set: '${ output == null ? 1 : round }'}",
+    "a run of itself on a condition": "- {id: a, run: test, when: '${ run.generation < 3 }'}",
+    "a run of itself for what is left": "- {id: a, each: [], run: test}",
+    "a run of itself that somebody allowed": "- {id: a, review: Again?}\n- {id: b, needs: [a], run: test}",
+    "a run of what came before": "- {id: a, run: test, with: {x: '${ steps.b.output }'}}\n- {id: b, set: 1}",
+    "another version of itself": "- {id: a, run: {workflow: test, version: 2}}",
+    "a run of itself where something failed": "- {id: a, set: 1, catch: [{do: [{id: b, run: test}]}]}",
     "a run and its tenant": "- {id: a, set: '${ run.id + tenant }'}",
 }
 

@@ -657,3 +657,39 @@ def test_any_other_value_is_stored_or_refused_and_nothing_else(value):
     with contextlib.suppress(Unstorable):
         text, restored = NATIVE.restore(value)
         assert NATIVE.encode(restored) == text
+
+
+@given(st.fixed_dictionaries({"text": st.text(), "number": st.integers(), "flag": st.booleans(), "nothing": st.none()}))
+def test_plain_arguments_are_written_and_restored_as_their_hints_say(arguments: dict[str, Any]):
+    def pay(text: str, number: int, flag: bool, nothing: None) -> None: ...
+
+    form = ArgumentsCodec(pay, "step 'pay'")._form
+    assert isinstance(form, codec.ArgumentsForm)
+    assert form.atoms
+    by_hints = super(codec.ArgumentsForm, form).restore
+    assert tried(form.restore, arguments) == tried(by_hints, arguments)
+
+
+def tried(restore: Callable[[object], tuple[str, Any]], value: object) -> object:
+    try:
+        return restore(value)
+    except Invalid as error:
+        return type(error), str(error)
+
+
+@pytest.mark.parametrize("number", [0, True, "1", 1.0])
+def test_arguments_that_do_not_fit_their_hints_are_not_taken_for_plain(number: object):
+    def pay(number: Annotated[int, Field(gt=0)], text: str = "") -> None: ...
+
+    form = ArgumentsCodec(pay, "step 'pay'")._form
+    assert isinstance(form, codec.ArgumentsForm)
+    assert form.restore_atoms({"number": number, "text": ""}) is None
+
+
+@pytest.mark.parametrize("number", [True, "1", 1.0, None])
+def test_a_plain_argument_of_another_type_goes_by_its_hint(number: object):
+    def pay(number: int = 1) -> None: ...
+
+    form = ArgumentsCodec(pay, "step 'pay'")._form
+    assert isinstance(form, codec.ArgumentsForm)
+    assert form.restore_atoms({"number": number}) is None

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepfast.kernel import control
+from stepfast.kernel import marks
 from stepfast.kernel.decisions import CallId
 from stepfast.kernel.errors import IllegalMove, Invalid, LeaseLost, NotFound, StepFailed, StepfastError
 from stepfast.workflows import failures
@@ -379,14 +379,14 @@ def test_a_mark_is_found_below_what_was_raised(error):
 def test_all_marks_of_a_group_are_found_in_order():
     group = ExceptionGroup("both", [marked(KeyError("a")), marked(KeyError("b"), SHIP)])
     assert failures.marked_calls(group) == [CHARGE, SHIP]
-    assert control.failing_steps(to_text(describe(group))) == {"charge#1", "2/ship#1"}
+    assert marks.failing_steps(to_text(describe(group))) == {"charge#1", "2/ship#1"}
 
 
 def test_what_was_being_handled_when_a_call_failed_did_not_end_the_run():
     error = marked(KeyError("second"), SHIP)
     error.__context__ = marked(ValueError("first"))
     assert failures.marked_calls(error) == [SHIP]
-    assert control.failing_steps(to_text(describe(error))) == {"2/ship#1"}
+    assert marks.failing_steps(to_text(describe(error))) == {"2/ship#1"}
 
 
 def test_a_revived_error_has_no_mark_of_the_run_that_it_comes_from():

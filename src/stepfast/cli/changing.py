@@ -21,6 +21,7 @@ from stepfast.kernel.ids import RunId
 from stepfast.kernel.states import RunState, check_move
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+T = TypeVar("T")
 
 SHOWN_REFUSALS = 20
 
@@ -36,6 +37,13 @@ class Action(NamedTuple):
     """For an app, a run's id and the key under which this counts once."""
     pages: Callable[[Stepfast, str | None], AsyncIterator[BulkAnswer]]
     """For an app and the key of the whole."""
+    names_code: bool = False
+    """Whether the app's own workflows count, if one is named: only code knows what a version of a graph stands for, and
+    what rests on its steps."""
+
+    def perform(self, client: Client, work: Callable[[Stepfast], Awaitable[T]]) -> T:
+        """Do the work on the database, with the app's code where it matters."""
+        return client.perform(work, needs_code=self.names_code and bool(client.settings.app))
 
 
 class Choice(NamedTuple):
@@ -89,7 +97,7 @@ def change(client: Client, action: Action, choice: Choice) -> None:
         _confirm(client, action, choice)
     tally = Tally()
     try:
-        client.perform(lambda app: tally.add(_answers(client, app, action, choice)))
+        action.perform(client, lambda app: tally.add(_answers(client, app, action, choice)))
     except StepfastError as error:
         tally.stop(error)
     except KeyboardInterrupt:
@@ -146,7 +154,7 @@ def _change_one(client: Client, action: Action, choice: Choice) -> None:
         view = await client.find(app, choice.runs[0])
         return await action.one(app, view.run_id, choice.key)
 
-    changed = client.perform(work)
+    changed = action.perform(client, work)
     if client.is_json:
         print_json({"run_id": changed.run_id, "state": changed.state, "generation": changed.generation})
     elif action.name == "pause" and changed.state is RunState.RUNNING:

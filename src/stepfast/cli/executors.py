@@ -42,20 +42,22 @@ def list_executors(client: Client, domain: str | None) -> None:
 def health(ctx: click.Context, client: Client, names: tuple[str, ...], wait: str) -> None:
     """Ask executors, all at once, whether they could do their work now; without names, every one.
 
-    The exit code is 1 when one of them could not, or does not answer in time.
+    The exit code is 1 when one of them could not, or does not answer in time; without names, also when a package brings
+    executors that cannot be used.
     """
     app = _app(client)
     answers = client.run(app.executors.health(names or None, wait, apart=True))
+    problems = () if names else app.executors.problems
     if client.is_json:
         items = [{"name": name, **answer._asdict()} for name, answer in answers.items()]
-        print_json(page_object(items, None))
+        print_json({**page_object(items, None), "problems": [_problem_object(problem) for problem in problems]})
     else:
-        rows = [
+        rows: list[tuple[object, ...]] = [
             (name, "ok" if answer.ok else "fail", took(answer.took_ms), answer.message)
             for name, answer in answers.items()
         ]
-        print_table(("executor", "health", "took", "message"), rows)
-    if not all(answer.ok for answer in answers.values()):
+        print_table(("executor", "health", "took", "message"), [*rows, *map(_broken_health, problems)])
+    if problems or not all(answer.ok for answer in answers.values()):
         ctx.exit(ERROR)
 
 
@@ -86,6 +88,10 @@ def _problem_object(problem: Problem) -> dict[str, Any]:
 def _row(executor: Executor) -> tuple[object, ...]:
     place = (executor.queue, executor.origin, executor.description)
     return (executor.name, executor.domain, executor.kind, *place)
+
+
+def _broken_health(problem: Problem) -> tuple[object, ...]:
+    return (problem.plugin.name, "broken", None, f"{problem.plugin.origin}: {problem.error}")
 
 
 def _broken_row(problem: Problem) -> tuple[object, ...]:

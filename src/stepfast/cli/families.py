@@ -20,6 +20,8 @@ RUNS = {
     "resume": Entry("stepfast.cli.runs_changing:resume", "Let paused runs go on."),
     "retry": Entry("stepfast.cli.runs_changing:retry", "Let failed runs go on without the failure that ended them."),
     "rerun": Entry("stepfast.cli.runs_changing:rerun", "Let ended runs start over, from a step or the beginning."),
+    "rollback": Entry("stepfast.cli.runs_changing:rollback", "Take runs back to a step or an event, and hold them."),
+    "skip": Entry("stepfast.cli.runs_changing:skip", "Let a step count as done with an output given by hand."),
 }
 
 

@@ -7,12 +7,12 @@ import importlib.util
 import sys
 import traceback
 from difflib import get_close_matches
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 
 from stepfast.app import Stepfast
-from stepfast.kernel.errors import Invalid, StepfastError, WorkflowNotFound
+from stepfast.kernel.errors import Invalid, StepfastError
+from stepfast.workflows.executors.executor import BUILTIN
 from stepfast.workflows.functions import AsyncWorkflow, SyncWorkflow, Workflow
 from stepfast.workflows.graphs.graph import Graph
 from stepfast.workflows.templates.loading import SUFFIXES, load_template
@@ -28,13 +28,20 @@ WHERE = "Name the app with --app module:name or --app file.py:name, with STEPFAS
 
 
 def load_app(target: str | None) -> Stepfast:
-    """The app that a target names, which must know a workflow."""
+    """The app that a target names, which must know a workflow, or executors for those that are registered."""
     if not target:
         raise Invalid(f"There is no workflow to serve. {WHERE} of pyproject.toml.")
     app = find_app(target)
-    if not app.codes():
+    if not _has_something_to_do(app):
         raise Invalid(f"{target} knows no workflow. Mark a function with @workflow in a module that it imports.")
     return app
+
+
+def _has_something_to_do(app: Stepfast) -> bool:
+    """Whether the app has workflows, or is made for templates; one that names its workflows, if none, is."""
+    if app.codes() or app.names_its_workflows:
+        return True
+    return any(executor.kind != BUILTIN for executor in app.executors.list())
 
 
 def find_app(target: str) -> Stepfast:
@@ -54,18 +61,19 @@ def load_workflow(target: str) -> tuple[Stepfast, Workflow]:
     return _only_app(module, target), _chosen(name, own or found, place)
 
 
-def load_template_of(file: str, app_target: str | None, is_dry: bool) -> tuple[Stepfast, Workflow]:
+def names_template(target: str) -> bool:
+    """Whether `file` or `file:workflow` is a template."""
+    return target.partition(":")[0].endswith(TEMPLATES)
+
+
+def load_template_of(target: str, app_target: str | None, is_dry: bool) -> tuple[Stepfast, TemplateWorkflow]:
     """The workflow of a template, and the app whose executors its steps call; for a rehearsal none is needed."""
     app = find_app(app_target) if app_target else Stepfast(workflows=[])
+    file, _, name = target.partition(":")
     template = load_template(Path(file), app.executors if app_target or not is_dry else None)
-    return app, TemplateWorkflow(template, app.executors.get, partial(_workflow_of, app), is_dry=is_dry)
-
-
-def _workflow_of(app: Stepfast, name: str, version: int | None) -> Workflow:
-    found = [each for each in app.definitions() if each.name == name and version in (None, each.version)]
-    if not found:
-        raise WorkflowNotFound(f"Workflow {name!r} is not known to the app. Name the app that has it with --app.")
-    return max(found, key=lambda each: each.version)
+    if name not in ("", template.name):
+        raise Invalid(f"{file} has no workflow {name!r}. It has: {template.name}.")
+    return app, TemplateWorkflow(template, app.executors.get, app.workflow_named, is_dry=is_dry)
 
 
 def _chosen(name: str, workflows: dict[str, Workflow], place: str) -> Workflow:

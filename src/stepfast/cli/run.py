@@ -12,10 +12,11 @@ from stepfast.app import Stepfast
 from stepfast.cli.arguments import arguments_of
 from stepfast.cli.awaiting import result_of
 from stepfast.cli.client import Client
-from stepfast.cli.loading import TEMPLATES, load_template_of, load_workflow
+from stepfast.cli.loading import load_template_of, load_workflow, names_template
 from stepfast.cli.options import common_options
 from stepfast.cli.printing import print_json, say
-from stepfast.kernel.errors import Invalid
+from stepfast.kernel.errors import Invalid, RunFailed
+from stepfast.workflows.plans.plan import Ask, Plan, Receive, RunChild, Use
 
 
 @click.command()
@@ -52,9 +53,7 @@ def run(
         return
     client = Client(database, app, tenant, all_tenants, "json", timeout)
     own_app, workflow = (
-        load_template_of(target, client.settings.app, is_dry=False)
-        if target.endswith(TEMPLATES)
-        else load_workflow(target)
+        load_template_of(target, client.settings.app, is_dry=False) if names_template(target) else load_workflow(target)
     )
     if database is not None:
         own_app.database = database
@@ -76,7 +75,7 @@ def run(
 
 def _rehearse(target: str, text: str | None, app_target: str | None, timeout: str | None) -> None:
     """Walk a template with mocks, in a store of its own that is gone afterwards."""
-    if not target.endswith(TEMPLATES):
+    if not names_template(target):
         raise Invalid(f"--dry-run is for templates, which know what their steps would give; {target} is none.")
     client = Client(None, app_target, None, False, "json", timeout)
     app, workflow = load_template_of(target, client.settings.app, is_dry=True)
@@ -84,12 +83,22 @@ def _rehearse(target: str, text: str | None, app_target: str | None, timeout: st
 
     async def work(app: Stepfast) -> Any:
         handle = await app.start(workflow, *arguments.args, arguments=arguments.kwargs)
-        async with app.worker(only=handle.id):
-            result = await result_of(handle, workflow)
-        for record in await handle.steps():
-            say(f"{record.call.address}: {record.state}")
-        return result
+        try:
+            async with app.worker(only=handle.id):
+                return await result_of(handle, workflow)
+        except RunFailed:
+            lacking = ", ".join(_without_mock(workflow.template.plan)) or "none"
+            say(f"Steps without a `mock` give null in a dry run: {lacking}.")
+            raise
+        finally:
+            for record in await handle.steps():
+                say(f"{record.call.address}: {record.state}")
 
     with tempfile.TemporaryDirectory(prefix="stepfast-") as folder:
         app.database = f"sqlite:////{Path(folder, 'dry.db').relative_to('/')}"
         print_json(client.perform_on(app.as_client(), work))
+
+
+def _without_mock(plan: Plan) -> list[str]:
+    """The steps whose output others may want, and which say nothing of it."""
+    return [step.id for step in plan if isinstance(step.verb, Use | Ask | Receive | RunChild) and not step.has_mock]

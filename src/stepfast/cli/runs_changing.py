@@ -1,4 +1,4 @@
-"""`stepfast runs cancel`, `pause`, `resume`, `retry` and `rerun`."""
+"""`stepfast runs cancel`, `pause`, `resume`, `retry`, `rerun`, `rollback` and `skip`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import click
 
 from stepfast.app import Stepfast
 from stepfast.bulk import BulkAnswer
+from stepfast.cli.actors import actor_options
+from stepfast.cli.arguments import json_of
 from stepfast.cli.changing import Action, Choice, change, choice_options
 from stepfast.cli.client import Client, with_client
 from stepfast.cli.filters import COMMAND_FILTERS, command_filters
+from stepfast.cli.printing import print_json, visible
 from stepfast.kernel.commands import Changed
 from stepfast.kernel.errors import Invalid
 
@@ -73,6 +76,52 @@ def rerun(client: Client, from_step: str | None, version: int | None, **given: A
     _change(client, "rerun", "rerun", given, {"from_step": from_step} if from_step else {}, version)
 
 
+@click.command()
+@with_client
+@click.option(
+    "--to", "to", metavar="STEP|EVENT", required=True, help="A step, by name or address, or an event by its number."
+)
+@command_filters
+@choice_options
+def rollback(client: Client, to: str, **given: Any) -> None:
+    """Take runs back to where a step had ended, or to an event, and hold them there until they are resumed."""
+    _change(client, "rollback", "rolled back", given, {"to": to})
+
+
+@click.command()
+@with_client
+@click.option("--reason", metavar="TEXT", help="Why; kept in the history of the run.")
+@click.option("--key", metavar="KEY", help="What makes this command one of a kind: a second time does nothing.")
+@actor_options
+@click.argument("run")
+@click.argument("step")
+@click.argument("text", metavar="[JSON]", required=False)
+def skip(
+    client: Client,
+    run: str,
+    step: str,
+    text: str | None,
+    reason: str | None,
+    key: str | None,
+    asked_by: str | None,
+) -> None:
+    """Let a step of a graph or template count as done, by hand, and the run go on with this output of it.
+
+    The output is JSON; `@file.json` reads a file, `-` reads stdin. Without one it is null.
+    """
+    value = None if text is None else json_of(text, "The output")
+
+    async def work(app: Stepfast) -> Changed:
+        handle = await client.handle(app, run)
+        return await handle.skip(step, value, key=key, reason=reason, actor=asked_by)
+
+    changed = client.perform(work, needs_code=bool(client.settings.app))
+    if client.is_json:
+        print_json({"run_id": changed.run_id, "state": changed.state, "generation": changed.generation})
+    else:
+        click.echo(f"Step {visible(step)} of run {changed.run_id} is skipped; the run is {changed.state}.")
+
+
 def _change(
     client: Client,
     name: str,
@@ -83,9 +132,8 @@ def _change(
 ) -> None:
     choice = Choice.taken_from(given, COMMAND_FILTERS)
     if step and not choice.runs:
-        raise Invalid(
-            f"A step is named, but no run. Name the run, or leave --{'from' if name == 'rerun' else 'step'} out."
-        )
+        hint = "." if name == "rollback" else f", or leave --{'from' if name == 'rerun' else 'step'} out."
+        raise Invalid(f"A step is named, but no run. Name the run{hint}")
     said = {"reason": given["reason"], "actor": given["asked_by"]} | ({"version": version} if version else {})
 
     async def one(app: Stepfast, run_id: str, key: str | None) -> Changed:
@@ -98,4 +146,4 @@ def _change(
         walk = {"limit": given["limit"], "cursor": given["cursor"], "dry_run": choice.dry_run}
         return app.change_pages(name, where, key=key, **said, **walk)
 
-    change(client, Action(name, done, name, one, pages), choice)
+    change(client, Action(name, done, name, one, pages, version is not None or bool(step)), choice)

@@ -17,6 +17,7 @@ ADVICE = {
     Verdict.ADDED_STEP: "see that the code still comes to what was recorded behind it",
     Verdict.MISMATCH: "keep the recorded calls, or give the changed workflow a new version",
     Verdict.UNKNOWN_CODE: "keep this version in the code until its runs have ended",
+    Verdict.NOT_COMPILED: "keep the executors that it uses until its runs have ended",
 }
 
 
@@ -27,7 +28,7 @@ def check(client: Client) -> None:
 
     Run it with the new code against the database in use, before a deploy. It writes nothing and runs no step. All
     tenants' runs are looked at unless --tenant names one. The exit code is 1 when a run would have to wait for other
-    code.
+    code, or a graph or template of the app has other content than is registered under its version.
     """
 
     async def read(app: Stepfast) -> CheckReport:
@@ -51,6 +52,8 @@ def _tell(report: CheckReport) -> None:
                 say(f"{checked.run_id}: {checked.fit.detail}")
     for unsafe in report.unsafe:
         say(str(unsafe))
+    for changed in report.changed:
+        say(str(changed))
     runs = "1 open run" if report.checked == 1 else f"{report.checked:,} open runs"
     say(f"{runs} checked, {report.breaking:,} would not go on with this code.")
 
@@ -68,6 +71,7 @@ def _report_object(report: CheckReport) -> dict[str, Any]:
         "verdicts": {verdict: report.verdicts.get(verdict, 0) for verdict in Verdict},
         "runs": [_run_object(checked) for checked in report.runs],
         "unsafe": [unsafe._asdict() for unsafe in report.unsafe],
+        "changed": [changed._asdict() for changed in report.changed],
     }
 
 

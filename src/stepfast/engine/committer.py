@@ -55,6 +55,7 @@ class Committer:
         self._keeper = None if values is None else Keeper[Item](values, self._enter, _answer)
         self._group = Grouper(self._commit, _size_of, _run_of if in_turns else None)
         self._riding: set[HeldRun] = set()
+        self._riding_longer: set[HeldRun] = set()
         self._rider_timer: asyncio.TimerHandle | None = None
         self._abandoned: LeaseLost | None = None
         self._home: asyncio.AbstractEventLoop | None = None
@@ -89,8 +90,7 @@ class Committer:
         run.riders.append(event)
         self._riding.add(run)
         if self._rider_timer is None:
-            assert self._home is not None
-            self._rider_timer = self._home.call_later(RIDER_DELAY_S, self._flush_riders)
+            self._flush_riders_later()
 
     def abandon(self, reason: LeaseLost) -> None:
         """The lease is over: what no commit could save by now is given up, also the batch that is being retried."""
@@ -106,12 +106,19 @@ class Committer:
         if self._keeper is not None:
             self._keeper.resume()
 
+    def _flush_riders_later(self) -> None:
+        # In two halves: what has only just begun to ride nearly always goes along with something else very soon.
+        assert self._home is not None
+        self._rider_timer = self._home.call_later(RIDER_DELAY_S / 2, self._flush_riders)
+
     def _flush_riders(self) -> None:
         self._rider_timer = None
-        riding, self._riding = self._riding, set()
-        for run in riding:
+        due, self._riding_longer, self._riding = self._riding_longer, self._riding, set()
+        for run in due:
             if run.riders:
                 self.save(run, rules.flush_riders(run), _ignore)
+        if self._riding_longer:
+            self._flush_riders_later()
 
     async def _commit(self, batch: list[Item]) -> None:
         for item in batch:
@@ -133,14 +140,16 @@ class Committer:
         woken: set[HeldRun] = set()
         behind: list[Item] = []
         for item, saving in zip(batch, savings, strict=True):
+            if saving is Saving.SAVED:
+                _answer(item, None)
+                self._saved(item.decision)
+                continue
             if saving is Saving.LOST and item.run in woken:
                 behind.append(item)
                 continue
             if saving is Saving.WOKEN:
                 woken.add(item.run)
             _answer(item, _error_of(item, saving))
-            if saving is Saving.SAVED:
-                self._saved(item.decision)
         for item in behind:
             _board_riders(item)
         self._group.put_back(behind)
@@ -226,9 +235,7 @@ def _take_numbers_back(item: Item) -> None:
     item.run.last_event = item.decision.first_event - 1
 
 
-def _error_of(item: Item, saving: Saving) -> BaseException | None:
-    if saving is Saving.SAVED:
-        return None
+def _error_of(item: Item, saving: Saving) -> BaseException:
     if saving is Saving.WOKEN:
         _take_numbers_back(item)
         _unboard_riders(item)

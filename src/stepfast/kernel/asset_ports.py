@@ -74,7 +74,10 @@ class AssetRows(Protocol):
     """What a store remembers of assets and of steps' storage; contents are in the blob store before their rows come."""
 
     async def put_asset(self, new: NewAsset, content: Reference) -> AssetView:
-        """Add a version as `Assets.put` says; raises LeaseLost when the fence of its maker no longer holds."""
+        """Add a version as `Assets.put` says; raises LeaseLost when the fence of its maker no longer holds.
+
+        With a maker its lineage is written in the same commit, and what the maker had read are the version's inputs.
+        """
         ...
 
     async def asset(self, tenant: str, asset_id: str, version: int | None = None) -> AssetView | None:
@@ -93,10 +96,13 @@ class AssetRows(Protocol):
         """What a collection holds, in order."""
         ...
 
-    async def trace(self, tenant: str, made_by: MadeBy, role: Role, assets: Sequence[tuple[AssetView, str]]) -> None:
+    async def trace(
+        self, tenant: str, made_by: MadeBy, role: Role, assets: Sequence[tuple[AssetView, str]], anew: bool = False
+    ) -> None:
         """Write down what a step has read or written, each with the id it asked for; once, however often it is told.
 
-        Raises LeaseLost when the fence no longer holds.
+        With `anew` it takes the place of what was written down of this step and role in this generation. Raises
+        LeaseLost when the fence no longer holds.
         """
         ...
 

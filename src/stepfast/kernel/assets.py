@@ -57,11 +57,14 @@ class AssetView(NamedTuple):
     """The run that made it, with generation and step; None where nobody said."""
     generation: int | None = None
     step: str | None = None
+    attempt: int | None = None
+    inputs: tuple[str, ...] = ()
+    """The addresses of what that step had read by then."""
 
     @property
     def uri(self) -> str:
         """The address of just this version."""
-        return f"{SCHEME}{quote(self.id)}@{self.version}"
+        return uri_of(self.id, self.version)
 
     @property
     def reference(self) -> Reference:
@@ -75,6 +78,9 @@ class MadeBy(NamedTuple):
     generation: int
     step: str
     fence: Fence | None = None
+    attempt: int = 1
+    inputs: tuple[str, ...] = ()
+    """Addresses of what it is made of, beside what lineage has the step read."""
 
 
 class NewAsset(NamedTuple):
@@ -125,10 +131,14 @@ class LineageView(NamedTuple):
     version: int
     wanted_id: str
     at: Instant
+    attempt: int = 1
 
 
 class LineageFilter(NamedTuple):
-    """Which rows of lineage are meant: of a run, of an asset, or of both."""
+    """Which rows of lineage are meant: of a run, of an asset, or of both.
+
+    Without a version those are among an asset's where its id was wanted, and was taken.
+    """
 
     tenant: str
     run_id: RunId | None = None
@@ -142,6 +152,11 @@ class AssetName(NamedTuple):
 
     id: str
     version: int | None = None
+
+
+def uri_of(asset_id: str, version: int) -> str:
+    """The address of a version."""
+    return f"{SCHEME}{quote(asset_id)}@{version}"
 
 
 def check_name(what: str, name: object) -> str:
@@ -237,6 +252,8 @@ def next_version(before: AssetView | None, new: NewAsset, asset_id: str, content
         run_id=None if made_by is None else made_by.run_id,
         generation=None if made_by is None else made_by.generation,
         step=None if made_by is None else made_by.step,
+        attempt=None if made_by is None else made_by.attempt,
+        inputs=() if made_by is None else made_by.inputs,
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import ClassVar, NamedTuple
 
-from stepfast.kernel.decisions import CallId, DeadLetter, Joins, Outcome
+from stepfast.kernel.decisions import CallId, DeadLetter, Joins, Outcome, Record
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.events import Event
@@ -15,6 +15,7 @@ from stepfast.kernel.exchange import DeadRun
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.items import ItemChange, ItemCommand, LockedItem
 from stepfast.kernel.outside import LockedCall, NewMessage, OutsideCommand
+from stepfast.kernel.plan_control import Ties
 from stepfast.kernel.reviews import Decide, LockedReview, ReviewChange, ReviewCommand
 from stepfast.kernel.states import RunState, StepState, TaskState
 
@@ -51,19 +52,54 @@ class RetryRun:
     version: int | None = None
     definition: str | None = None
     """The digest of that version's definition."""
+    ties: Ties | None = None
+    """Of a plan: how its steps hang together, to be looked up for a step that is named."""
     name: ClassVar[str] = "retry"
     needs_steps: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """Open a new generation of an ended run that keeps what came before a step; without one, it keeps nothing."""
+    """Open a new generation of an ended run that keeps what came before a step; without one, it keeps nothing.
+
+    Of a plan it keeps all that does not rest on the step.
+    """
 
     from_step: str | None = None
     version: int | None = None
     definition: str | None = None
     """The digest of that version's definition."""
+    ties: Ties | None = None
+    """As in a retry."""
     name: ClassVar[str] = "rerun"
+    needs_steps: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Let a step of a plan count as done, by hand, with an output; what rests on it is done with that."""
+
+    step: str
+    value: str
+    """The output as stored JSON."""
+    ties: Ties | None = None
+    """As in a rerun."""
+    name: ClassVar[str] = "skip"
+    needs_steps: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """Take a run back to where a step had ended, or a record had been made, and hold it there."""
+
+    step: str | None = None
+    seq: int = 0
+    """Without a step: the number of the last record that stays."""
+    event: int | None = None
+    """The number of the event that was asked for; `seq` is what it means."""
+    ties: Ties | None = None
+    """As in a rerun."""
+    name: ClassVar[str] = "rollback"
     needs_steps: ClassVar[bool] = True
 
 
@@ -84,7 +120,10 @@ class TimeOut:
     needs_steps: ClassVar[bool] = False
 
 
-Command = Cancel | Pause | Resume | RetryRun | Rerun | Discard | TimeOut | ReviewCommand | ItemCommand | OutsideCommand
+StepCommand = RetryRun | Rerun | Skip | Rollback
+"""Those that may name a step: of a plan, with its ties."""
+
+Command = Cancel | Pause | Resume | StepCommand | Discard | TimeOut | ReviewCommand | ItemCommand | OutsideCommand
 
 
 class Request(NamedTuple):
@@ -102,10 +141,17 @@ class Request(NamedTuple):
         """What must be the same when the key comes again."""
         # Two people who answer alike do not answer the same.
         who = {"actor": self.actor} if isinstance(self.command, Decide) else {}
-        asked = asdict(self.command)
-        # Looked up for the version that was asked for; who asks again may find more.
-        asked.pop("definition", None)
+        # Looked up for what was asked; who asks again may find more.
+        asked = {name: value for name, value in asdict(_untied(self.command)).items() if name not in LOOKED_UP}
         return json.dumps({"run_id": self.run_id, **asked, **who}, sort_keys=True)
+
+
+LOOKED_UP = frozenset({"definition", "ties"})
+
+
+def _untied(command: Command) -> Command:
+    """A command that is quick to turn into data."""
+    return replace(command, ties=None) if isinstance(command, StepCommand) else command
 
 
 class StepMark(NamedTuple):
@@ -114,6 +160,7 @@ class StepMark(NamedTuple):
     seq: int
     call: CallId
     state: StepState
+    kind: str = ""
 
 
 class LockedRun(NamedTuple):
@@ -181,6 +228,12 @@ class Change(NamedTuple):
     outcome: Outcome | None = None
     dead_letter: DeadLetter | None = None
     reopen: Reopen | None = None
+    records: tuple[Record, ...] = ()
+    """Made by a person, of a run that nobody holds; they belong to the generation that is there afterwards."""
+    superseded: tuple[CallId, ...] = ()
+    """Of a run that goes on in its generation: the calls whose records count no more."""
+    closed: tuple[int, ...] = ()
+    """The waits of these calls."""
     resolution: str | None = None
     """What became of the run's dead letter."""
     review: ReviewChange | None = None

@@ -109,8 +109,12 @@ def check_same(asked: NewDefinition, answer: Registered) -> DefinitionView:
     stands = answer.definition
     if stands.digest == asked.digest:
         return stands
-    raise InvalidDefinition(
-        f"Workflow {asked.name!r} has a version {asked.version} with other content: registered is {stands.digest}, "
-        f"and this is {asked.digest}. What is registered never changes: give the new content version "
-        f"{answer.newest + 1}."
+    raise other_content(stands, asked.digest, answer.newest)
+
+
+def other_content(stands: DefinitionView, digest: str, newest: int) -> InvalidDefinition:
+    """Why content of another digest is refused under a version that stands."""
+    return InvalidDefinition(
+        f"Workflow {stands.name!r} has a version {stands.version} with other content: registered is {stands.digest}, "
+        f"and this is {digest}. What is registered never changes: give the new content version {newest + 1}."
     )

@@ -56,6 +56,12 @@ def error_kinds(names: Iterable[str]) -> tuple[type[BaseException], ...]:
     return tuple(map(error_kind, names))
 
 
+def kind_names(kinds: type[BaseException] | tuple[type[BaseException], ...]) -> list[str]:
+    """The names by which `error_kinds` takes the errors of these classes."""
+    several = kinds if isinstance(kinds, tuple) else (kinds,)
+    return [each.__name__ if isinstance(each, _Named) else f"{each.__module__}.{each.__qualname__}" for each in several]
+
+
 def _called(name: str) -> Callable[[BaseException], bool]:
     def covers(error: BaseException) -> bool:
         if getattr(error, "code", None) == name:

@@ -21,6 +21,7 @@ class EventType(StrEnum):
     RETRY_SCHEDULED = "retry_scheduled"
     RETRIED = "retried"
     RERUN = "rerun"
+    ROLLED_BACK = "rolled_back"
     SIGNALLED = "signalled"
     REAPED = "reaped"
     HANDED_BACK = "handed_back"

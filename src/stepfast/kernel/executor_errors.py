@@ -1,8 +1,14 @@
-"""The errors of executors that come with the engine: programs, addresses and modules."""
+"""The errors of executors: one that is not known, and those of the programs, addresses and modules that ours reach."""
 
 from __future__ import annotations
 
-from stepfast.kernel.errors import Invalid, StepfastError
+from stepfast.kernel.errors import Invalid, InvalidDefinition, StepfastError
+
+
+class NoExecutor(InvalidDefinition):
+    """A step of a definition uses an executor that is not known where it is checked: one of its faults, not raised."""
+
+    code = "E-STEP-004"
 
 
 class CommandFailed(StepfastError):

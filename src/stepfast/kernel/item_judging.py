@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Any, assert_never
 
 from stepfast.kernel.commands import Change, LockedRun, Request, telling
+from stepfast.kernel.decisions import CallId
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import IllegalMove, NotFound
 from stepfast.kernel.events import Event, EventType
@@ -18,8 +20,11 @@ from stepfast.kernel.items import (
     LockedItem,
     ResolveItem,
     failed_cause,
+    is_step_cause,
+    step_cause,
 )
 from stepfast.kernel.judging import judge
+from stepfast.kernel.plan_rules import BORNE
 from stepfast.kernel.reviews import ANYBODY, REVIEW_KINDS, Assign, Comment, ItemKind, LockedReview, Owner
 
 
@@ -65,7 +70,20 @@ def resolve(run: LockedRun, item: LockedItem, request: Request, now: Instant) ->
             f"{_name(run, item)} stands for a run that waits for code which fits. Deploy that, "
             f"or call the run off with `stepfast runs cancel {run.run_id}`."
         )
+    if is_step_cause(item.cause):
+        told = _event(EventType.EXCEPTION_RESOLVED, item, request, now, resolution=DISCARDED)
+        return telling(run, (told,))._replace(item=ItemChange(item.cause, resolution=DISCARDED))
     return discard(run, request, now)
+
+
+DISCARDED = "discarded"
+
+
+def steps_resolved(run: LockedRun, calls: Collection[CallId], request: Request, now: Instant) -> tuple[Event, ...]:
+    """The items of failures that a run has borne are resolved when their steps are done again, or given up on."""
+    borne = [mark for mark in run.steps if mark.kind == BORNE and mark.call in calls]
+    items = [LockedItem(step_cause(mark.seq), ItemKind.FAILED, mark.call.address, None) for mark in borne]
+    return tuple(_event(EventType.EXCEPTION_RESOLVED, item, request, now, resolution="replayed") for item in items)
 
 
 def discard(run: LockedRun, request: Request, now: Instant) -> Change:
@@ -76,10 +94,10 @@ def discard(run: LockedRun, request: Request, now: Instant) -> Change:
         )
     why = None if request.reason is None else json.dumps({"reason": request.reason})
     events = (
-        letter_resolved(run, request, "discarded", now),
+        letter_resolved(run, request, DISCARDED, now),
         Event(EventType.DLQ_DISCARDED, now, actor=request.actor, data=why),
     )
-    return Change(run.state, events, resolution="discarded")
+    return Change(run.state, events, resolution=DISCARDED)
 
 
 def letter_resolved(run: LockedRun, request: Request, resolution: str, now: Instant) -> Event:

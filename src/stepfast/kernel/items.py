@@ -13,12 +13,22 @@ from stepfast.kernel.ids import RunId, parse_run_id
 from stepfast.kernel.reviews import ItemKind, ReviewId
 from stepfast.kernel.texts import shown
 
-_CAUSE = re.compile(r"(review|failed|blocked):([1-9][0-9]{0,8})")
+_CAUSE = re.compile(r"(review|failed|blocked|step):([1-9][0-9]{0,8})")
 
 
 def failed_cause(generation: int) -> str:
     """The cause of the item that a dead letter opens."""
     return f"failed:{generation}"
+
+
+def step_cause(seq: int) -> str:
+    """The cause of the item that a step opens whose failure its run bears: the number of the record that says so."""
+    return f"step:{seq}"
+
+
+def is_step_cause(cause: str) -> bool:
+    """Whether an item stands for a failure that its run has gone on from."""
+    return cause.startswith("step:")
 
 
 def review_number(cause: str) -> int | None:
@@ -107,6 +117,8 @@ class ItemChange(NamedTuple):
     assigned: tuple[str | None] | None = None
     """Who sees to it from now on."""
     comment: str | None = None
+    resolution: str | None = None
+    """What has become of it, where it stands for nothing else that says so."""
 
 
 class ItemView(NamedTuple):
@@ -141,7 +153,7 @@ class ItemView(NamedTuple):
     @property
     def dead_letter(self) -> str | None:
         """The run whose dead letter it stands for, if it does."""
-        return self.run_id if self.kind is ItemKind.FAILED else None
+        return self.run_id if self.cause.startswith("failed:") else None
 
 
 class ItemFilter(NamedTuple):

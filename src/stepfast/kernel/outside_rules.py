@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from stepfast.kernel.decisions import Decision, HeldRun, Record, Wait
+from stepfast.kernel.decisions import Decision, HeldRun, OpenWait, Record, Wait
+from stepfast.kernel.durations import Instant
 from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.outside import Asking
 from stepfast.kernel.states import WaitKind
@@ -20,6 +21,21 @@ def go_outside(run: HeldRun, record: Record, asking: Asking, due_in_ms: int | No
     decision = Decision(run.fence, run.tenant, run.generation, records=(record,), events=(event,), closed=closed)
     decision.opened = (wait,)
     return decision
+
+
+def quiet_claim(run: HeldRun, waits: Sequence[OpenWait], label: str, now: Instant) -> Event | None:
+    """What is told of a claim with the first thing that comes of it: stores leave it out where that may be nothing.
+
+    A day of answers that say "not yet" leaves no events behind.
+    """
+    if run.claims > 1 and any(wait.kind is WaitKind.OUTSIDE and wait.due_at is not None for wait in waits):
+        return Event(EventType.CLAIMED, now, data=json.dumps({"worker": run.worker_id, "label": label}))
+    return None
+
+
+def nothing_came(run: HeldRun, waits: Sequence[Wait]) -> bool:
+    """Whether nothing has come of such a claim but that its run asks again later."""
+    return bool(waits) and [event.type for event in run.riders] == [EventType.CLAIMED]
 
 
 def put_off(decision: Decision, waits: Sequence[Wait]) -> Decision:

@@ -62,7 +62,7 @@ def telling_events(view: RunView, look: Look | None) -> frozenset[str]:
     if view.state is RunState.CANCELLED:
         return frozenset({EventType.CANCELLED})
     if view.state is RunState.PAUSED:
-        return frozenset({EventType.PAUSED})
+        return frozenset({EventType.PAUSED, EventType.ROLLED_BACK})
     if look is not None and any(wait.kind is WaitKind.CODE for wait in look.waits):
         return frozenset({EventType.WAITING})
     if look is not None and any(_is_hand_back(wait) for wait in look.waits):
@@ -233,7 +233,8 @@ def _is_hand_back(wait: OpenWait) -> bool:
 
 def _code_wait(wait: OpenWait, seen: Seen) -> tuple[str, str]:
     reason = _json(seen.told.data).get("reason") if seen.told else None
-    text = f"Its records do not fit the code of {wait.name}" + (f": {reason}" if reason else ".")
+    lacks = f"It waits for code of {wait.name} that fits: {reason}"
+    text = lacks if reason else f"Its records do not fit the code of {wait.name}."
     return text, "A worker with other code that announces itself moves it."
 
 

@@ -8,6 +8,7 @@ from itertools import count
 
 from stepfast.kernel.decisions import CallId, Record
 from stepfast.kernel.errors import NonDeterminism
+from stepfast.kernel.plan_rules import GIVEN
 from stepfast.kernel.states import STEP_ENDED
 
 SHOWN_INPUT = 300
@@ -44,7 +45,8 @@ class Replay:
 
     def left_out(self) -> list[Record]:
         """The records that the code should have asked for by its end, and has not."""
-        return [record for record in self.unclaimed() if not self._is_remnant(record)]
+        # What a person gave for a step is of no use to code that does not come by it.
+        return [record for record in self.unclaimed() if not self._is_remnant(record) and record.kind != GIVEN]
 
     def find(self, call: CallId, digest: str, same_input: Callable[[str], bool]) -> Record | None:
         """The record of a call in its own branch, now claimed; None if there is none.

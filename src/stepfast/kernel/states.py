@@ -108,6 +108,19 @@ RUN_MOVES: tuple[Move, ...] = (
     _move("continue_as", _S.RUNNING, _S.PENDING, "a new generation with new input and no records"),
     _move("retry", frozenset({_S.FAILED, _S.PARTIAL}), _S.PENDING, "a new generation without the failures of the last"),
     _move("rerun", ENDED, _S.PENDING, "a new generation that keeps what came before a chosen step"),
+    _move("skip", frozenset({_S.FAILED, _S.PARTIAL}), _S.PENDING, "a new generation in which a step is done by hand"),
+    _move(
+        "skip_open",
+        frozenset({_S.WAITING, _S.PAUSED}),
+        frozenset({_S.RUNNING, _S.PAUSED}),
+        "a person does a step by hand, and the run need not wait for it",
+    ),
+    _move(
+        "rollback",
+        ENDED | {_S.WAITING, _S.PAUSED},
+        _S.PAUSED,
+        "what ended after a chosen moment counts no more, and the run is held there",
+    ),
 )
 
 _MOVE_BY_NAME = {move.name: move for move in RUN_MOVES}
@@ -140,6 +153,9 @@ _DONE_TO_IT = {
     "continue_as": "continued",
     "retry": "retried",
     "rerun": "rerun",
+    "skip": "gone on with by hand",
+    "skip_open": "gone on with by hand",
+    "rollback": "rolled back",
 }
 
 

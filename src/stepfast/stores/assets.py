@@ -24,6 +24,7 @@ from stepfast.kernel.assets import (
     metadata_text,
     next_version,
     place_of,
+    uri_of,
 )
 from stepfast.kernel.blobs import Reference
 from stepfast.kernel.decisions import CallId, Fence
@@ -87,6 +88,8 @@ def put_asset(new: NewAsset, content: Reference) -> Work[AssetView]:
         if answered is not None:
             return answered
     asset_id, before = yield from (_fresh(new) if new.fresh else _held(new))
+    if new.made_by is not None:
+        new = new._replace(made_by=(yield from _with_inputs(new.tenant, new.made_by)))
     if before is not None and is_put_already(before, new, content):
         view = before
     else:
@@ -96,6 +99,9 @@ def put_asset(new: NewAsset, content: Reference) -> Work[AssetView]:
     if new.key is not None:
         answer = json.dumps([view.id, view.version])
         yield "answer_asset_key", {"tenant": new.tenant, "key": new.key, "answer": answer}
+    if new.made_by is not None:
+        # In the same commit: nobody ever finds what a step has made without who made it.
+        yield from _add_lineage(new.tenant, new.made_by, Role.WRITE, [(view, new.id)])
     return view
 
 
@@ -144,19 +150,20 @@ def collected_assets(tenant: str, name: str) -> Work[list[AssetView] | None]:
     return [asset_view(row) for row in (yield "list_collected", which)]
 
 
-def trace(tenant: str, made_by: MadeBy, role: Role, assets: Sequence[tuple[AssetView, str]]) -> Work[None]:
+def trace(tenant: str, made_by: MadeBy, role: Role, assets: Sequence[tuple[AssetView, str]], anew: bool) -> Work[None]:
     """Write lineage down."""
     if made_by.fence is not None:
         yield from _check_fence(made_by.fence)
-    who = {"tenant": tenant, "run_id": made_by.run_id, "generation": made_by.generation, "step": made_by.step}
-    for asset, wanted_id in assets:
-        what = {"asset_id": asset.id, "version": asset.version, "wanted_id": wanted_id}
-        yield "add_lineage", {**who, "role": role.value, **what}
+    if anew:
+        yield "drop_lineage", {**_maker(tenant, made_by), "role": role.value}
+    yield from _add_lineage(tenant, made_by, role, assets)
 
 
 def list_lineage(where: LineageFilter) -> Work[list[LineageView]]:
     """Who has read and written what."""
-    return [_lineage_view(row) for row in (yield "list_lineage", where._asdict())]
+    # One version of an asset is what it is, whoever wanted its id.
+    instead = where.asset_id if where.version is None else None
+    return [_lineage_view(row) for row in (yield "list_lineage", {**where._asdict(), "instead": instead})]
 
 
 def keep_artifact(keeping: Keeping, artifact: Artifact) -> Work[None]:
@@ -193,7 +200,8 @@ def list_artifacts(where: ArtifactFilter) -> Work[list[ArtifactView]]:
 
 def asset_view(row: Row) -> AssetView:
     """A row of a version."""
-    asset_id, version, tenant, media_type, metadata, tags, digest, size, place, put_at, actor, run_id, *made = row
+    asset_id, version, tenant, media_type, metadata, tags, digest, size, place, put_at, actor, run_id, *rest = row
+    generation, step, attempt, inputs = rest
     return AssetView(
         asset_id,
         version,
@@ -207,8 +215,28 @@ def asset_view(row: Row) -> AssetView:
         Instant(put_at),
         actor,
         None if run_id is None else RunId(str(run_id)),
-        *made,
+        generation,
+        step,
+        attempt,
+        tuple(json.loads(inputs)),
     )
+
+
+def _maker(tenant: str, made_by: MadeBy) -> dict[str, Any]:
+    return {"tenant": tenant, "run_id": made_by.run_id, "generation": made_by.generation, "step": made_by.step}
+
+
+def _add_lineage(tenant: str, made_by: MadeBy, role: Role, assets: Sequence[tuple[AssetView, str]]) -> Work[None]:
+    who = {**_maker(tenant, made_by), "role": role.value, "attempt": made_by.attempt}
+    for asset, wanted_id in assets:
+        yield "add_lineage", {**who, "asset_id": asset.id, "version": asset.version, "wanted_id": wanted_id}
+
+
+def _with_inputs(tenant: str, made_by: MadeBy) -> Work[MadeBy]:
+    """The same maker, with all that it has read."""
+    read = yield "inputs_of", _maker(tenant, made_by)
+    found = (uri_of(asset_id, version) for asset_id, version in read)
+    return made_by._replace(inputs=tuple(dict.fromkeys((*made_by.inputs, *found))))
 
 
 def _held(new: NewAsset) -> Work[tuple[str, AssetView | None]]:
@@ -229,7 +257,8 @@ def _fresh(new: NewAsset) -> Work[tuple[str, AssetView | None]]:
 def _add(view: AssetView) -> Work[None]:
     which = {"tenant": view.tenant, "asset_id": view.id}
     tags = json.dumps(view.tags)
-    fields = {**view._asdict(), **which, "metadata": metadata_text(view.metadata), "tags": tags}
+    inputs = json.dumps(view.inputs)
+    fields = {**view._asdict(), **which, "metadata": metadata_text(view.metadata), "tags": tags, "inputs": inputs}
     yield "add_version", fields
     yield "set_newest", {**which, "version": view.version}
     yield "untag_asset", which

@@ -52,6 +52,8 @@ def item_writes(run_id: RunId, actor: str | None, change: Change, now: Instant) 
         yield "assign_item", {**which, "assignee": assignee}
     if change.item.comment is not None:
         yield "comment_item", {**which, "actor": actor, "text": change.item.comment, "now": now}
+    if change.item.resolution is not None:
+        yield "resolve_item", {**which, "resolution": change.item.resolution, "actor": actor, "now": now}
 
 
 def item_parameters(where: ItemFilter) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from stepfast.kernel.decisions import HeldRun
 from stepfast.kernel.errors import StepfastError
-from stepfast.kernel.exchange import Claim, Claimed, QueueRoom
+from stepfast.kernel.exchange import Claim, Claimed
 from stepfast.kernel.ids import WorkerId
 from stepfast.kernel.ports import Clock, Store
 from stepfast.log import Log
@@ -64,7 +64,7 @@ class ClaimLoop:
             if not self._held and self._empty.issuperset(self._cursors):
                 self.found_nothing.set()
             return
-        if self.suspects_wait or self._worth_a_claim(QueueRoom(queue, self._held.room(queue))):
+        if self.suspects_wait or self._held.room(queue) >= self._fewest(queue):
             self._wake.set()
 
     async def run(self) -> None:
@@ -110,11 +110,11 @@ class ClaimLoop:
         return self._pause_ms(claimed)
 
     def _request(self) -> Claim | None:
-        rooms = self._held.rooms(self._cursors, min(self._most(), self._company()))
+        rooms = self._held.rooms(self._cursors, min(self._most(), 2 * self._company()))
         # Suspects go first and in small company: while some wait, nothing is taken that would make it larger.
         suspects = self._held.suspect_rooms() if self.suspects_wait else None
         if suspects is None:
-            rooms = [room for room in rooms if self._worth_a_claim(room)]
+            rooms = [room for room in rooms if room.room >= self._fewest(room.queue)]
         if not rooms or (suspects is not None and not any(suspects)):
             return None
         settings = self._settings
@@ -127,14 +127,15 @@ class ClaimLoop:
 
     def _company(self) -> int:
         # Runs that are taken together commit together: all of them at once, and the process would rest while the
-        # database works, and the other way round.
+        # database works, and the other way round. A claim is made for a quarter of the slots, and takes up to a half:
+        # those that fell free before it was on its way share its cost.
         slots = self._settings.slots
         return max(slots // 4, min(slots, SMALLEST_COMPANY))
 
-    def _worth_a_claim(self, room: QueueRoom) -> bool:
+    def _fewest(self, queue: str) -> int:
         # A claim for each slot that falls free would be a round trip for every run; a quarter of the slots shares one.
-        quarter = (self._settings.room_of(room.queue) + 3) // 4
-        return room.room >= min(quarter, self._company(), self._most())
+        quarter = (self._settings.room_of(queue) + 3) // 4
+        return min(quarter, self._company(), self._most())
 
     async def _take(self, runs: list[HeldRun]) -> None:
         for run in runs:

@@ -77,6 +77,10 @@ class Executor:
         """Give back a run that cannot even be begun, to be tried again later."""
         Execution(self, run, None, NOTHING_YET, done).put_off(error)
 
+    def lack(self, run: HeldRun, done: Callable[[HeldRun], None]) -> None:
+        """Give back a run whose code is not here: to others at first, then to whoever comes with it."""
+        Execution(self, run, None, NOTHING_YET, done).lack_code()
+
     def _left(self, done: Callable[[HeldRun], None], run: HeldRun) -> None:
         self._executions.pop(run, None)
         done(run)
@@ -203,6 +207,17 @@ class Execution:
         reason = f"{type(error).__name__}: {error}"
         self._errand = asyncio.get_running_loop().create_task(self._put_off(reason), name="stepfast-trouble")
 
+    def lack_code(self) -> None:
+        """Give the run back, for a worker that has its code; if a few in a row had not, it waits for one to come."""
+        run, now = self._run, self._executor.clock.now()
+        reason = f"A worker that took it has no step or executor {run.code}."
+        if run.claims < CLAIMS_WITHOUT_CODE:
+            log.error("run_handed_back", **about(run), error=reason)
+            self._save(rules.hand_back(run, reason, now, LACK_MS))
+        else:
+            log.error("run_waits_for_code", **about(run), error=reason)
+            self._save(rules.wait_for_code(run, reason, now))
+
     async def _put_off(self, reason: str) -> None:
         run, executor, number = self._run, self._executor, 1
         try:
@@ -235,8 +250,8 @@ class Execution:
         match ending:
             case Returned(value):
                 return rules.complete(run, value, now)
-            case ReturnedInPart(value, borne):
-                return plan_rules.complete_partly(run, value, borne, now)
+            case ReturnedInPart(value, borne, notes):
+                return plan_rules.complete_partly(run, value, borne, now, notes)
             case Continued(text):
                 assert self._performance is not None
                 decision = rules.continue_as(run, text, now)
@@ -312,6 +327,11 @@ class Execution:
 
 # A run that met trouble which is not its own is tried again, but not in a tight loop.
 PATIENCE = troubles.PATIENCE
+
+# The workers of a workflow may differ for a while in the steps that they have: so many of them may look at a step that
+# was spread out, and so far apart.
+CLAIMS_WITHOUT_CODE = 3
+LACK_MS = 1_000
 
 # A run's stored error names at most so many calls that failed beside the one that it raised, or that handled it.
 MAX_NAMED = 1_000

@@ -71,7 +71,7 @@ class HeldRuns:
     def room(self, queue: str) -> int:
         """How many more runs of a queue there is room for."""
         own = self._settings.room_of(queue) - self._busy[queue]
-        return min(own, room_beside(self._levels(), len(self), self._settings.slots))
+        return min(own, room_beside(self._levels(), len(self._runs), self._settings.slots))
 
     def rooms(self, cursors: dict[str, str], most: int) -> list[QueueRoom]:
         """The queues with room, each with the tenant that was served last."""
@@ -101,4 +101,5 @@ class HeldRuns:
         return {holding for holding in holdings if holding.run_id not in self._runs}
 
     def _levels(self) -> list[int]:
-        return [crashes for crashes, number in self._suspects.items() if number]
+        # Asked at the end of each run, and nearly always there is none.
+        return [crashes for crashes, number in self._suspects.items() if number] if self._suspects else []

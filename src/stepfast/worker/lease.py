@@ -102,11 +102,15 @@ class Lease:
         self._clock.follow(await self._store.enrol(enrolment))
         self._announced = enrolment
 
+    @property
+    def label(self) -> str:
+        """The name that people know the worker by."""
+        return self._settings.label or f"{socket.gethostname()}-{os.getpid()}"
+
     def _enrolment(self) -> Enrolment:
-        settings, host, pid = self._settings, socket.gethostname(), os.getpid()
-        label = settings.label or f"{host}-{pid}"
+        settings = self._settings
         served = (settings.queues, self._codes(), settings.lease_ms, self.lacks())
-        return Enrolment(self.worker_id, label, host, pid, *served)
+        return Enrolment(self.worker_id, self.label, socket.gethostname(), os.getpid(), *served)
 
     def _hear(self, beat: Beat, number: int) -> None:
         now = time.monotonic()

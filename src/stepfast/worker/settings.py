@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 from stepfast.kernel.durations import Duration, span_ms
@@ -92,7 +93,7 @@ class WorkerSettings:
         is_a_third = self.heartbeat_ms == self.lease_ms // HEARTBEATS_PER_LEASE
         return replace(self, lease_ms=lease_ms, heartbeat_ms=0 if is_a_third else self.heartbeat_ms)
 
-    @property
+    @cached_property
     def slots(self) -> int:
         """How many runs this worker executes at once in all its queues."""
         return sum(self.room_of(queue) for queue in self.queues)

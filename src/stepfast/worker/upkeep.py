@@ -27,8 +27,9 @@ COMMANDS_AT_ONCE = 100
 # Passes of several workers for one dead neighbour do not come in the same millisecond.
 LATE_MS = 100
 ACTOR = "stepfast"
-# Whoever ends a run sees to its outside work at once; this is for what they had no time for.
-PASSES_PER_LOOK_OUTSIDE = 600
+# Whoever ends a run sees to its outside work at once, and whoever buries a worker to what that left; this is for those
+# who died without being one, such as a process that only commands. An idle worker can afford a statement a minute.
+PASSES_PER_LOOK_OUTSIDE = 60
 
 Change = Callable[[Sequence[Request]], Awaitable[list[Changed | StepfastError]]]
 Reaped = Callable[[Sequence[RunId], DeadRun], Awaitable[None]]

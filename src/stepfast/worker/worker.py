@@ -15,9 +15,10 @@ from stepfast.kernel.decisions import NOTHING_YET, HeldRun, History, Joins
 from stepfast.kernel.errors import LeaseLost
 from stepfast.kernel.exchange import Beat, Delivered
 from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.outside_rules import quiet_claim
 from stepfast.kernel.ports import Clock, Store
 from stepfast.kernel.views import OutcomeView
-from stepfast.log import Log, about
+from stepfast.log import Log
 from stepfast.worker.claims import ClaimLoop
 from stepfast.worker.execute import Executor, WorkerStops
 from stepfast.worker.held import HeldRuns
@@ -28,7 +29,7 @@ from stepfast.worker.sweep import SweepLoop
 from stepfast.worker.upkeep import Change, Reaped, UpkeepLoop, tell_nobody
 from stepfast.workflows.bodies import StorageHost
 from stepfast.workflows.limits import BodyThreads
-from stepfast.workflows.registry import Registry
+from stepfast.workflows.registry import Executable, Registry
 from stepfast.workflows.stay import Host
 
 log = Log("worker")
@@ -72,11 +73,12 @@ class Worker:
         self._store = store
         self._registry = registry
         self._committer = committer
+        self._clock = clock
         self._asked = settings
         self._settings = settings = settings.serving(registry.queues())
         self._threads = ThreadPoolExecutor(settings.slots * 2, thread_name_prefix="stepfast-workflow")
         self._step_threads = BodyThreads(settings.slots * 2, thread_name_prefix="stepfast-step")
-        told = (change or store.change, delivered, storage, asyncio.Semaphore(settings.max_polls))
+        told = (change or store.change, delivered, storage, asyncio.Semaphore(settings.max_polls), self._learn_now)
         host = Host(committer, clock, self._step_threads, settings.retry, store, values, *told)
         self._executor = Executor(committer, clock, host, self._threads, ended, values)
         self._held = HeldRuns(settings)
@@ -93,6 +95,10 @@ class Worker:
         self._is_leaving = False
         self._processed = 0
         self._started_at = time.monotonic()
+
+    async def _learn_now(self) -> None:
+        if self.learner is not None:
+            await self.learner.look()
 
     @property
     def worker_id(self) -> WorkerId:
@@ -212,7 +218,7 @@ class Worker:
 
     def adopt(self, run: HeldRun) -> None:
         """Execute a run that was born leased by this worker."""
-        self._begin(run, NOTHING_YET)
+        self._begin(run, self._registry.by_code(run.code), NOTHING_YET)
 
     def stats(self) -> WorkerStats:
         uptime_ms = round((time.monotonic() - self._started_at) * 1_000)
@@ -221,10 +227,13 @@ class Worker:
     async def _begin_all(self, runs: list[HeldRun]) -> None:
         begun = [run for run in runs if run.last_seq or run.wakes]
         histories = await self._histories(begun) if begun else {}
+        workflows: dict[str, Executable | None] = {}
         for run in runs:
             history = histories.get(run.run_id, NOTHING_YET)
+            if (code := run.code) not in workflows:
+                workflows[code] = self._registry.by_code(code)
             if history is not None:
-                self._begin(run, history)
+                self._begin(run, workflows[code], history)
 
     async def _histories(self, runs: list[HeldRun]) -> dict[RunId, History | None]:
         """What runs go on from; None for one whose rows cannot be read, which must not cost the others theirs."""
@@ -239,13 +248,13 @@ class Worker:
             return {**await self._histories(runs[:middle]), **await self._histories(runs[middle:])}
         return {run.run_id: found.get(run.run_id, NOTHING_YET) for run in runs}
 
-    def _begin(self, run: HeldRun, history: History) -> None:
+    def _begin(self, run: HeldRun, workflow: Executable | None, history: History) -> None:
         self._held.add(run, self._lease.beats_sent)
-        workflow = self._registry.by_code(run.code)
+        claimed = quiet_claim(run, history.waits, self._lease.label, self._clock.now()) if history.waits else None
+        if claimed is not None:
+            run.riders.append(claimed)
         if workflow is None:
-            # The next heartbeat finds that it is held by nobody here, and it goes back.
-            log.error("run_not_executed", **about(run), error="this worker lost its code")
-            self._done(run)
+            self._executor.lack(run, self._done)
         else:
             self._executor.execute(run, workflow, history, self._done)
 

@@ -7,7 +7,7 @@ import contextvars
 import functools
 import inspect
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NamedTuple
 
 from stepfast.kernel.asset_ports import AssetRows, Assets, Contents
@@ -69,6 +69,8 @@ class Partial(NamedTuple):
     value: Any
     borne: tuple[BaseException, ...] = ()
     """The failures, as the calls gave them; a retry does those calls again, and without any all that failed."""
+    notes: tuple[CallId, ...] = ()
+    """The calls by which people were told of them; they go with the failures."""
 
 
 class StepBody:
@@ -91,21 +93,25 @@ class StepBody:
         self.is_async = inspect.iscoroutinefunction(function)
         self.arguments = ArgumentsCodec(function, f"step {name!r}")
         self.result = ValueCodec.for_result(function, f"the result of step {name!r}")
+        self.polls: dict[str, StepBody] = {}
+        """The steps by which its outside work is asked after, as far as this process has heard of them."""
         self._key = _key_function(key)
 
-    async def invoke(
+    def invoke(
         self, arguments: dict[str, Any], info: StepInfo, threads: BodyThreads, begun: Callable[[], None] | None = None
-    ) -> Any:
-        """Run the body, a coroutine here, a plain function in a thread; `begun` is called when it really begins."""
+    ) -> Coroutine[Any, Any, Any]:
+        """The body, to be awaited at once: a coroutine here, a plain function in a thread.
+
+        `begun` is called when it really begins.
+        """
         current_step.set(info)
         if not self.is_async:
             tell = begun and functools.partial(asyncio.get_running_loop().call_soon_threadsafe, begun)
-            return await threads.run(
-                functools.partial(contextvars.copy_context().run, self._in_thread, arguments, tell)
-            )
+            return threads.run(functools.partial(contextvars.copy_context().run, self._in_thread, arguments, tell))
         if begun is not None:
             begun()
-        return await self.arguments.apply(self.function, arguments)
+        body: Coroutine[Any, Any, Any] = self.arguments.apply(self.function, arguments)
+        return body
 
     def _in_thread(self, arguments: dict[str, Any], begun: Callable[[], object] | None) -> Any:
         if begun is not None:

@@ -61,6 +61,10 @@ class Branch:
         """The place of the call of that name that this branch made last."""
         return CallId(self.path, name, self._calls.get(name, 1))
 
+    def coming_call(self, name: str) -> CallId:
+        """The place that the next call of that name in this branch will have."""
+        return CallId(self.path, name, self._calls.get(name, 0) + 1)
+
     def next_call(self, name: str) -> CallId:
         """The place of the next call of that name in this branch."""
         nth = self._calls.get(name, 0) + 1

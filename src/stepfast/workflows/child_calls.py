@@ -49,6 +49,8 @@ class ChildKind:
     timeout_ms: int | None = None
     digest: str | None = None
     """Of its definition, where that is data."""
+    metadata: str | None = None
+    """What is said of its runs: for a step that is called elsewhere, the policy of whoever calls it."""
 
     def error_of(self, outcome: OutcomeView) -> BaseException:
         """What a child that did not complete is for its parent."""
@@ -232,6 +234,7 @@ def new_child(asked: Asked, child: ChildKind, run_id: RunId, text: str, wait_id:
         correlation_id=parent.correlation_id or parent.run_id,
         causation_id=parent.run_id,
         subject=parent.subject,
+        metadata=child.metadata,
         definition=child.digest,
     )
 

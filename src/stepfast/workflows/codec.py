@@ -95,10 +95,13 @@ class NativeForm:
 
     def write(self, value: object) -> str:
         try:
-            raw = self.dump(checked(value))
+            return self.write_native(checked(value))
         except ValueError as error:
             raise self.refusal(value, error) from error
-        return text_of(raw, self.subject)
+
+    def write_native(self, value: object) -> str:
+        """A value that JSON itself is known to have."""
+        return text_of(self.dump(value), self.subject)
 
     def read(self, text: str) -> Any:
         return self.parse(text)
@@ -143,7 +146,10 @@ class HintedForm(NativeForm):
     def write(self, value: object) -> str:
         # What JSON itself has is written as it is without a hint, and at a third of the cost.
         if type(value) is self.plain and is_native(value):
-            return super().write(value)
+            try:
+                return self.write_native(value)
+            except ValueError as error:
+                raise self.refusal(value, error) from error
         try:
             raw = self.to_json(value, warnings="error", round_trip=True, by_alias=False)
         except Exception as error:
@@ -163,7 +169,8 @@ class HintedForm(NativeForm):
         if type(value) is self.exact and len(text := super().write(value)) < MAX_DIGITS:
             return text, value
         text, restored = super().restore(value)
-        may_drift = self.writer.has_union or any(map(type.__subclasses__, self.writer.classes))
+        writer = self.writer
+        may_drift = writer.has_union or (writer.classes and any(map(type.__subclasses__, writer.classes)))
         if may_drift and (culprit := drift(value, restored)):
             raise Unstorable(culprit.told(self.subject))
         return text, restored
@@ -197,6 +204,30 @@ class HintedForm(NativeForm):
         except ValueError as other:
             reason = in_short(other)
         return Culprit(*part, f"does not fit its hint: {reason}", "Use what the hint says, or change the hint")
+
+
+class ArgumentsForm(HintedForm):
+    """All arguments of a function; texts and whole numbers alone come back as they went, and cost a third."""
+
+    def __init__(self, fields: dict[str, Any], subject: str) -> None:
+        super().__init__(typed_dict("Arguments", fields), subject, Invalid)
+        kinds = {name: without_presence(hint) for name, hint in fields.items()}
+        self.atoms = kinds if all(any(kind is atom for atom in ATOMS) for kind in kinds.values()) else {}
+
+    def restore(self, value: object) -> tuple[str, Any]:
+        return self.restore_atoms(value) or super().restore(value)
+
+    def restore_atoms(self, value: Any) -> tuple[str, Any] | None:
+        if not self.atoms or len(value) != len(self.atoms):
+            return None
+        for name, kind in self.atoms.items():
+            if type(value.get(name)) is not kind:
+                return None
+        try:
+            text = self.write_native(value)
+        except ValueError as error:
+            raise self.refusal(value, error) from error
+        return (text, value) if len(text) < MAX_DIGITS else None
 
 
 def plain_kind(hint: Any) -> type | None:
@@ -267,6 +298,11 @@ def modern(hint: Any) -> Any:
 def modern_field(owner: Any, name: str, hint: Any) -> Any:
     presence: Any = Required if name in owner.__required_keys__ else NotRequired
     return hint if typing.get_origin(hint) in (Required, NotRequired) else presence[modern(hint)]
+
+
+def without_presence(hint: Any) -> Any:
+    """What a field holds, whether or not it must be there."""
+    return typing.get_args(hint)[0] if typing.get_origin(hint) in (Required, NotRequired) else hint
 
 
 def typed_dict(name: str, fields: dict[str, Any]) -> Any:
@@ -348,7 +384,7 @@ class ArgumentsCodec(Codec):
     """All arguments of one function, by name, as one JSON object; one that does not fit its hint is `Invalid`."""
 
     def __init__(self, function: Callable[..., Any], what: str) -> None:
-        super().__init__(what, lambda: HintedForm(self._hint(function), f"the arguments of {what}", Invalid))
+        super().__init__(what, lambda: ArgumentsForm(self._fields(function), f"the arguments of {what}"))
         self._function = function
         self._signature = inspect.signature(function)
         self._parameters = tuple(self._signature.parameters.values())
@@ -416,10 +452,9 @@ class ArgumentsCodec(Codec):
         given = inspect.BoundArguments(self._signature, OrderedDict(bound))
         return function(*given.args, **given.kwargs)
 
-    def _hint(self, function: Callable[..., Any]) -> Any:
+    def _fields(self, function: Callable[..., Any]) -> dict[str, Any]:
         hints = hints_of(function)
-        fields = {each.name: field_hint(each, modern(hints.get(each.name, Any))) for each in self._parameters}
-        return typed_dict("Arguments", fields)
+        return {each.name: field_hint(each, modern(hints.get(each.name, Any))) for each in self._parameters}
 
 
 def field_hint(parameter: inspect.Parameter, hint: Any) -> Any:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from functools import partial
 from typing import Any
 
 from stepfast.kernel.decisions import CallId, HeldRun, History, Record
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import Invalid, NonDeterminism
+from stepfast.kernel.plan_rules import GIVEN
 from stepfast.kernel.replay import NOTHING_RECORDED, Replay, check_all_claimed
 from stepfast.kernel.states import STEP_CUT_OFF, STEP_ENDED, StepState
 from stepfast.workflows import failures
@@ -96,7 +97,7 @@ class RunContext(Stay):
         if self._looking:
             # It may be a pause that has come, and whoever sent it counts on it.
             return False
-        if not self._take_up_fresh():
+        if self._fresh and not self._take_up_fresh():
             return False
         if self._recorded:
             _, asked, record = heapq.heappop(self._recorded)
@@ -114,6 +115,9 @@ class RunContext(Stay):
 
     def _begin_deferred(self) -> bool:
         """All that was recorded is handed out: begin the rest, but for calls whose records other branches have."""
+        if len(self._deferred) == 1 and self._replay.finished:
+            self._begin(*self._deferred.popleft())
+            return self.stopped_by is None
         unmoved: deque[tuple[Asked, Record | None]] = deque()
         for asked, record in self._deferred:
             found = record or self._find_elsewhere(asked)
@@ -202,9 +206,21 @@ class RunContext(Stay):
         states = self._newest_states().items()
         return [call for call, state in states if state is StepState.FAILED and call not in self._heard]
 
+    def failures_of(self, calls: Collection[CallId]) -> dict[CallId, BaseException]:
+        """What is recorded of those of these calls that failed, whether or not the code was given it."""
+        states = self._newest_states()
+        failed = [call for call in calls if states.get(call) is StepState.FAILED]
+        texts = {record.call: record.error or "{}" for record in self._records} | self._errors if failed else {}
+        return {call: failures.revive(failures.from_text(texts[call])) for call in failed}
+
     def cut_off_calls(self) -> list[CallId]:
         """The calls of which something is recorded, but no end that the code could go on from."""
-        return [call for call, state in self._newest_states().items() if state in STEP_CUT_OFF]
+        given = self.given_calls()
+        return [call for call, state in self._newest_states().items() if state in STEP_CUT_OFF and call not in given]
+
+    def given_calls(self) -> frozenset[CallId]:
+        """The calls whose results a person has given."""
+        return frozenset(record.call for record in self._records if record.kind == GIVEN)
 
     def note_handler(self, call: CallId, handled: tuple[CallId, ...]) -> None:
         """The code makes a call while it handles the failures of others."""

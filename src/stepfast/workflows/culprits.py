@@ -113,8 +113,11 @@ def is_native(value: Any, room: int = MAX_DEPTH) -> bool:
     """Whether JSON itself has the value: no hint is needed to restore it."""
     kind = type(value)
     if kind is dict and room:
-        items = value.items()
-        return all(type(key) is str and (type(item) in ATOMS or is_native(item, room - 1)) for key, item in items)
+        # Written out, for it is asked of nearly every value.
+        for key, item in value.items():
+            if type(key) is not str or (type(item) not in ATOMS and not is_native(item, room - 1)):
+                return False
+        return True
     if (kind is list or kind is tuple) and room:
         return all(type(item) in ATOMS or is_native(item, room - 1) for item in value)
     return kind in ATOMS or (kind is float and math.isfinite(value))

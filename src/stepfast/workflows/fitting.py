@@ -29,6 +29,8 @@ class Verdict(StrEnum):
     """The code does not make the calls that were recorded: the run would wait for other code."""
     UNKNOWN_CODE = "unknown_code"
     """There is no such workflow and version here."""
+    NOT_COMPILED = "not_compiled"
+    """The workflow is registered, and something that it needs is not here, or no longer fits it."""
 
 
 class Fit(NamedTuple):

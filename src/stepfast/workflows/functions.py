@@ -71,6 +71,10 @@ class Workflow:
         """The arguments of a start, with what was found in the place of what was asked for."""
         return self.arguments.bind(args, keywords)
 
+    def given_text(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> str:
+        """What a caller gave, whatever was found for it: by this a start with a key is known again."""
+        return self.arguments.encode(self.arguments.bind(args, keywords))
+
     @property
     def code(self) -> str:
         """What a worker must have to execute it."""
@@ -275,7 +279,9 @@ class Bindable(Protocol):
         """What tells it from others: an app makes one workflow of those that are the same."""
         ...
 
-    def bound(self, executors: Callable[[str], Any], workflows: Callable[[str, int | None], Workflow]) -> Workflow: ...
+    def bound(
+        self, executors: Callable[[str], Any], workflows: Callable[[str, int | None, str], Workflow]
+    ) -> Workflow: ...
 
     def queued(self) -> Sequence[Any]:
         """The executors that it brings along whose calls are runs of their own."""

@@ -48,30 +48,36 @@ class Tally:
     """The outcomes of items as they come, counted toward a join."""
 
     def __init__(self, join: Join) -> None:
-        self._join = join
-        self._outcomes: dict[int, Outcome[Any]] = {}
-        self._good = 0
+        self.join = join
+        self.outcomes: dict[int, Outcome[Any]] = {}
+        self.good = 0
+        """How many of them came to a good end."""
 
     def add(self, outcomes: Mapping[int, Outcome[Any]]) -> None:
         """Count items that have ended."""
-        self._outcomes.update(outcomes)
-        self._good += sum(outcome.ok for outcome in outcomes.values())
+        self.outcomes.update(outcomes)
+        self.good += sum(outcome.ok for outcome in outcomes.values())
 
     @property
     def is_decided(self) -> bool:
         """Whether the join is met, can no longer be met, or all have ended."""
-        join, ended = self._join, len(self._outcomes)
-        return self._good >= join.need or ended - self._good > join.spare or ended >= join.total
+        join, ended = self.join, len(self.outcomes)
+        return self.good >= join.need or ended - self.good > join.spare or ended >= join.total
+
+    @property
+    def ended(self) -> list[tuple[int, Outcome[Any]]]:
+        """What has ended, in the items' order."""
+        return sorted(self.outcomes.items(), key=lambda item: item[0])
 
     def result(self) -> Any:
         """What the join gives, in the items' order; raises the first failure of one that was not met."""
-        ended = [outcome for _, outcome in sorted(self._outcomes.items(), key=lambda item: item[0])]
-        if self._join.settles:
+        ended = [outcome for _, outcome in self.ended]
+        if self.join.settles:
             return ended
         good = [outcome.value for outcome in ended if outcome.ok]
-        if len(good) < self._join.need:
+        if len(good) < self.join.need:
             raise next(outcome.error for outcome in ended if outcome.error is not None)
-        return good[0] if self._join.single else good[: self._join.need]
+        return good[0] if self.join.single else good[: self.join.need]
 
 
 def join_of(spec: JoinSpec, total: int) -> Join:

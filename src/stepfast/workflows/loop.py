@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import sys
+import weakref
 from asyncio import events
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
+from functools import partial
 from typing import Any, NoReturn, TypeVar, TypeVarTuple, cast
 
 from stepfast.kernel.errors import WrongCall
@@ -44,6 +46,62 @@ class CallAnswer(asyncio.Future[Any]):
         return cancelled
 
 
+class Ready(asyncio.Handle):
+    """A callback of a run's loop. There are several for each step, so that it has nothing that only debugging needs."""
+
+    __slots__ = ()
+    _loop = _source_traceback = _repr = None
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context) -> None:
+        self._callback = callback
+        self._args = args
+        self._context = context
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback, self._args = bool, ()
+
+
+class Driver:
+    """Drives the loops of runs that have something to do, all of them in one callback of their outer loop."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[RunLoop] = deque()
+        self._is_scheduled = False
+
+    def add(self, loop: RunLoop, outer: asyncio.AbstractEventLoop) -> None:
+        """Drive a loop soon."""
+        self._waiting.append(loop)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            outer.call_soon(self._drive_all, outer)
+
+    def _drive_all(self, outer: asyncio.AbstractEventLoop) -> None:
+        waiting = self._waiting
+        running, hooks = events._get_running_loop(), sys.get_asyncgen_hooks()
+        try:
+            # What is added meanwhile comes behind whatever else the outer loop has to do.
+            for _ in range(len(waiting)):
+                waiting.popleft().drive()
+        finally:
+            sys.set_asyncgen_hooks(*hooks)
+            events._set_running_loop(running)
+            self._is_scheduled = bool(waiting)
+            if waiting:
+                outer.call_soon(self._drive_all, outer)
+
+
+_drivers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Driver] = weakref.WeakKeyDictionary()
+
+
+def _driver_of(outer: asyncio.AbstractEventLoop) -> Driver:
+    driver = _drivers.get(outer)
+    if driver is None:
+        driver = _drivers[outer] = Driver()
+    return driver
+
+
 class RunLoop(asyncio.AbstractEventLoop):
     """Runs the code of one run inside the callbacks of an outer loop.
 
@@ -54,30 +112,32 @@ class RunLoop(asyncio.AbstractEventLoop):
 
     def __init__(self, outer: asyncio.AbstractEventLoop, on_quiet: Callable[[], bool]) -> None:
         self._outer = outer
+        self._driver = _driver_of(outer)
         self._on_quiet = on_quiet
-        self._ready: deque[asyncio.Handle] = deque()
+        self._ready: deque[Ready] = deque()
         self._scheduled = False
         self._driving = False
         self._is_dropped = False
         self.tasks: set[BranchTask] = set()
         self._main: Branch | None = None
         self._generators: Branch | None = None
-        self._outer_hooks = sys.get_asyncgen_hooks()
 
-    def start(self, code: Coroutine[Any, Any, T], branch: Branch) -> asyncio.Task[T]:
-        """Begin code of the run in a branch of its own."""
+    def start(
+        self, code: Coroutine[Any, Any, T], branch: Branch, ended: Callable[[asyncio.Future[T]], None] | None = None
+    ) -> asyncio.Task[T]:
+        """Begin code of the run in a branch of its own; `ended` hears of its end."""
         self._main = branch
-        return self._add_task(code, branch, None, None)
+        return self._add_task(code, branch, ended=ended)
 
     def begin(self, code: Coroutine[Any, Any, T], branch: Branch) -> BranchTask:
         """Run code of the run in a branch that it chooses itself."""
-        return self._add_task(code, branch, None, None)
+        return self._add_task(code, branch)
 
     def kick(self) -> None:
         """Have the outer loop drive this one, soon."""
         if not self._driving and not self._scheduled:
             self._scheduled = True
-            self._outer.call_soon(self._drive)
+            self._driver.add(self, self._outer)
 
     def release(self) -> None:
         """No code is left in this loop: let go of the run that it belongs to."""
@@ -92,13 +152,16 @@ class RunLoop(asyncio.AbstractEventLoop):
 
     def drain(self, callbacks: int) -> None:
         """Let closed code unwind: run what is ready, without handing out anything more."""
-        outer = self._enter()
+        running, hooks = events._get_running_loop(), sys.get_asyncgen_hooks()
+        self._enter()
         try:
             self._run_ready(callbacks)
             if self.tasks:
                 self._drop()
         finally:
-            self._leave(outer)
+            self._driving = False
+            sys.set_asyncgen_hooks(*hooks)
+            events._set_running_loop(running)
 
     def _drop(self) -> None:
         # Collected as garbage, such code would be told once more to end, and go on outside of every loop.
@@ -106,28 +169,21 @@ class RunLoop(asyncio.AbstractEventLoop):
         self._ready.clear()
         DROPPED.append(self)
 
-    def _drive(self) -> None:
+    def drive(self) -> None:
+        """Run the code until every branch waits. The caller sets right again which loop is the running one."""
         self._scheduled = False
         if self._is_dropped:
             return
-        outer = self._enter()
+        self._enter()
         try:
             self._run_until_quiet()
         finally:
-            self._leave(outer)
+            self._driving = False
 
-    def _enter(self) -> asyncio.AbstractEventLoop | None:
-        outer = events._get_running_loop()
+    def _enter(self) -> None:
         events._set_running_loop(self)
-        self._outer_hooks = sys.get_asyncgen_hooks()
-        sys.set_asyncgen_hooks(firstiter=None, finalizer=self._left_open)
+        sys.set_asyncgen_hooks(None, self._left_open)
         self._driving = True
-        return outer
-
-    def _leave(self, outer: asyncio.AbstractEventLoop | None) -> None:
-        self._driving = False
-        sys.set_asyncgen_hooks(*self._outer_hooks)
-        events._set_running_loop(outer)
 
     def _left_open(self, generator: AsyncGenerator[Any, Any]) -> None:
         """Close a generator that the code dropped in this loop too: elsewhere its steps would be plain functions."""
@@ -140,7 +196,7 @@ class RunLoop(asyncio.AbstractEventLoop):
         if self._generators is None:
             assert self._main is not None
             self._generators = Branch(self._main.context, GENERATORS)
-        self._add_task(generator.aclose(), self._generators.child(), None, None)
+        self._add_task(generator.aclose(), self._generators.child())
 
     def _run_until_quiet(self) -> None:
         budget = CALLBACKS_PER_TURN
@@ -149,18 +205,20 @@ class RunLoop(asyncio.AbstractEventLoop):
             if not self._ready and not self._on_quiet():
                 return
         self._scheduled = True
-        self._outer.call_soon(self._drive)
+        self._driver.add(self, self._outer)
 
     def _run_ready(self, callbacks: int) -> int:
         ran = 0
         ready = self._ready
         while ready and ran < callbacks:
-            handle = ready.popleft()
+            callback = ready.popleft()
             ran += 1
-            if not handle.cancelled():
+            if not callback._cancelled:
                 try:
-                    handle._run()
-                except SystemExit:
+                    callback._context.run(callback._callback, *callback._args)
+                except KeyboardInterrupt:
+                    raise
+                except BaseException:  # noqa: BLE001
                     # The task whose code raised it keeps it as its result; raised further it would end the worker.
                     continue
         return ran
@@ -171,11 +229,11 @@ class RunLoop(asyncio.AbstractEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
-        self._ready.append(handle)
+        ready = Ready(callback, args, contextvars.copy_context() if context is None else context)
+        self._ready.append(ready)
         if not self._driving and not self._scheduled:
             self.kick()
-        return handle
+        return ready
 
     def call_soon_threadsafe(
         self,
@@ -202,12 +260,24 @@ class RunLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Task[Any]:
         return self._add_task(coro, current_branch_of(self).child(), name, context)
 
-    def _add_task(self, code: Any, branch: Branch, name: str | None, context: contextvars.Context | None) -> BranchTask:
+    def _add_task(
+        self,
+        code: Any,
+        branch: Branch,
+        name: str | None = None,
+        context: contextvars.Context | None = None,
+        ended: Callable[[asyncio.Future[Any]], None] | None = None,
+    ) -> BranchTask:
         task = BranchTask(code, loop=self, name=name, context=context)
         task.branch = branch
         self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        # One callback for both, where there are two: each is a turn of this loop.
+        task.add_done_callback(self.tasks.discard if ended is None else partial(self._task_ended, ended))
         return task
+
+    def _task_ended(self, ended: Callable[[asyncio.Future[Any]], None], task: asyncio.Task[Any]) -> None:
+        self.tasks.discard(cast(BranchTask, task))
+        ended(task)
 
     def time(self) -> float:
         return self._outer.time()

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from stepfast.kernel import plan_rules
-from stepfast.kernel.decisions import Record
+from stepfast.kernel.decisions import Decision, HeldRun, Record
 from stepfast.kernel.states import StepState
 from stepfast.workflows.calls import Asked
 from stepfast.workflows.codec import ValueCodec
@@ -51,9 +51,12 @@ class NoteCall:
         context = asked.context
         context.busy.add(asked.call)
         noted = asked.new_record(self._state, 1, context.host.clock.now(), value=self._value_text)
-        decision = plan_rules.note(context.run, noted, self._reason)
+        decision = self._decided(context.run, noted)
         value = self.value_of(self._value_text or "null")
         context.save(decision, partial(context.ended, asked, noted.ended_at, value, None))
+
+    def _decided(self, run: HeldRun, noted: Record) -> Decision:
+        return plan_rules.note(run, noted, self._reason)
 
     def call_off(self, asked: Asked) -> None:
         """It is on its way and stays."""
@@ -63,3 +66,14 @@ class NoteCall:
 
     def drop(self) -> None:
         """Nothing runs that could be stopped."""
+
+
+class BorneCall(NoteCall):
+    """The code goes on from the failure of a step, and people are to see that."""
+
+    def __init__(self, name: str, borne: plan_rules.Borne) -> None:
+        super().__init__(name, StepState.COMPLETED, borne.text, "{}", plan_rules.BORNE)
+        self._borne = borne
+
+    def _decided(self, run: HeldRun, noted: Record) -> Decision:
+        return plan_rules.bear(run, noted, self._borne)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import weakref
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
@@ -32,9 +31,6 @@ MAX_HANDLE = 10_000
 NEARLY_DUE_MS = 100
 # How soon the end of the time is asked for again when the store's clock says that there is some left.
 TOO_EARLY_MS = 1_000
-
-_POLLS: weakref.WeakKeyDictionary[StepBody, dict[str, StepBody]] = weakref.WeakKeyDictionary()
-"""The polls that the bodies of steps have named in this process."""
 
 
 class Started(NamedTuple):
@@ -96,7 +92,7 @@ def _poll_of(body: StepBody, said: Outside[Any]) -> StepBody | None:
     if said.poll is not None and not isinstance(poll, StepBody):
         raise Invalid(f"The poll that step {body.name!r} returned is no step. Mark it @step.")
     if poll is not None:
-        _POLLS.setdefault(body, {})[poll.name] = poll
+        body.polls[poll.name] = poll
     return poll
 
 
@@ -130,7 +126,7 @@ def own_poll(body: StepBody) -> StepBody | None:
 
 def poll_named(body: StepBody, name: str) -> StepBody:
     """The poll that is recorded by its name."""
-    known = _POLLS.get(body, {}).get(name) or own_poll(body)
+    known = body.polls.get(name) or own_poll(body)
     if known is not None and known.name == name:
         return known
     defined = DEFINED_STEPS.only(name)

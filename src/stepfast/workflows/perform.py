@@ -33,6 +33,7 @@ class ReturnedInPart:
 
     value: str
     borne: tuple[CallId, ...]
+    notes: tuple[CallId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,7 @@ class Performance:
         async def main() -> Any:
             return await call()
 
-        self._context.loop.start(main(), branch).add_done_callback(self._code_ended)
+        self._context.loop.start(main(), branch, self._code_ended)
 
     def _start_thread(self, branch: Branch, call: Callable[[], Any]) -> None:
         def main() -> Any:
@@ -224,7 +225,7 @@ class Performance:
         except StepfastError as error:
             self._end_checked(Raised(error))
         else:
-            self._end_checked(ReturnedInPart(text, _calls_of(value)) if isinstance(value, Partial) else Returned(text))
+            self._end_checked(_in_part(text, value) if isinstance(value, Partial) else Returned(text))
 
     def _end_checked(self, ending: Ending) -> None:
         try:
@@ -265,9 +266,10 @@ class Performance:
         tell(ending)
 
 
-def _calls_of(part: Partial) -> tuple[CallId, ...]:
-    """The calls whose failures were borne, each once."""
-    return tuple(dict.fromkeys(call for error in part.borne for call in failures.marked_calls(error)))
+def _in_part(text: str, part: Partial) -> ReturnedInPart:
+    """With the calls whose failures were borne, each once."""
+    calls = dict.fromkeys(call for error in part.borne for call in failures.marked_calls(error))
+    return ReturnedInPart(text, tuple(calls), part.notes)
 
 
 def _look_at(code: asyncio.Future[Any]) -> None:

@@ -179,17 +179,10 @@ def _own_schema(schema: dict[str, Any]) -> str:
 @lru_cache(maxsize=256)
 def _trouble_with(text: str) -> str | None:
     # Slow to import, and needed only by those who bring a schema of their own.
-    from jsonschema.exceptions import SchemaError
-    from jsonschema.validators import Draft202012Validator, validator_for
+    from stepfast.workflows.schemas import faults_of_form
 
-    schema = json.loads(text)
-    try:
-        validator_for(schema, default=Draft202012Validator).check_schema(schema)
-    except SchemaError as error:
-        return f"{error.json_path}: {shown(error.message)}"
-    except Exception as error:  # noqa: BLE001 - what names its own schema by something that is no name
-        return f"{type(error).__name__}: {shown(str(error))}"
-    return None
+    faults = faults_of_form(json.loads(text))
+    return ".".join(map(str, ("$", *faults[0][0]))) + f": {faults[0][1]}" if faults else None
 
 
 @lru_cache(maxsize=256)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import events
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from stepfast.kernel import rules
@@ -15,7 +16,7 @@ from stepfast.kernel.errors import LeaseLost, StepfastError, WrongCall
 from stepfast.kernel.events import Event
 from stepfast.kernel.exchange import Delivered, Look, Woken
 from stepfast.kernel.ids import RunId
-from stepfast.kernel.outside_rules import put_off
+from stepfast.kernel.outside_rules import nothing_came, put_off
 from stepfast.kernel.ports import Clock, Recorder, Store
 from stepfast.kernel.retry import Retry
 from stepfast.kernel.states import StepState
@@ -36,6 +37,10 @@ class Held(Exception):
     """A person holds the run: it is given back, and nobody takes it until it is resumed."""
 
 
+async def nothing_to_learn() -> None:
+    """Nobody compiles here what is registered."""
+
+
 class Host(NamedTuple):
     """What a run gets from the worker that executes it."""
 
@@ -52,6 +57,8 @@ class Host(NamedTuple):
     storage: StorageHost | None = None
     polls: asyncio.Semaphore | None = None
     """How many questions after outside work are asked at once; None: as many as there are."""
+    learn: Callable[[], Awaitable[None]] = nothing_to_learn
+    """Makes known what is registered by now."""
 
 
 class Stay:
@@ -80,6 +87,7 @@ class Stay:
         """Whether the thread of a `def` workflow has its answer and goes on: not every branch waits then."""
         self._errands: set[asyncio.Task[None]] = set()
         self._states: dict[CallId, StepState] = {}
+        self._errors: dict[CallId, str] = {}
         self._closed = False
         self._leaving: BaseException | None = None
         self._parking = False
@@ -90,6 +98,8 @@ class Stay:
         """Save something of this run with the next commit."""
         for record in decision.records:
             self._states[record.call] = record.state
+            if record.error is not None:
+                self._errors[record.call] = record.error
         self.host.recorder.save(self.run, decision, answered)
 
     async def saved(self, decision: Decision) -> bool:
@@ -158,12 +168,18 @@ class Stay:
             self._parking = True
             now = self.host.clock.now()
             decision = rules.park(self.run, now, self.mailbox.awaited_kinds)
-            self.save(put_off(decision, self.mailbox.waits_put_off(now)), self._parked)
+            waits = self.mailbox.waits_put_off(now)
+            unsaid: list[Event] = []
+            if nothing_came(self.run, waits):
+                decision.events, unsaid, self.run.riders = (), self.run.riders, []
+            self.save(put_off(decision, waits), partial(self._parked, unsaid))
         elif self.loop.tasks and not self._errands:
             self.stop(WrongCall(NOTHING_COMES))
 
-    def _parked(self, refused: BaseException | None) -> None:
+    def _parked(self, unsaid: list[Event], refused: BaseException | None) -> None:
         self._parking = False
+        if refused is not None:
+            self.run.riders[:0] = unsaid
         if refused is None:
             self.stop(Parked())
         elif isinstance(refused, Woken):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -56,8 +57,14 @@ class StepCall:
     def value_of(self, text: str) -> Any:
         return self._body.result.decode(text)
 
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt that is under way, or that was the last."""
+        return self._attempt_no
+
     def recalled(self, asked: Asked, record: Record) -> None:
         """What its record says is all there is to it."""
+        self._attempt_no = record.attempt
 
     def begin(self, asked: Asked, record: Record | None) -> None:
         asked.context.busy.add(asked.call)
@@ -182,7 +189,7 @@ class StepCall:
             return True
         self._tell_start(asked, started_at)
         try:
-            value = await self._invoke(asked, limit)
+            value = await (self._invoke(asked) if limit is None else self._invoke_within(asked, limit))
             started = started_by(asked, self._body, value) if isinstance(value, Outside) else None
             text, restored = ("", None) if started else self._body.result.restore(value)
         except BaseException as error:
@@ -243,14 +250,14 @@ class StepCall:
         if refused is not None and not isinstance(refused, RowsRefused):
             asked.context.stop(refused)
 
-    async def _invoke(self, asked: Asked, limit: Limit | None) -> Any:
+    def _invoke(self, asked: Asked, begun: Callable[[], None] | None = None) -> Coroutine[Any, Any, Any]:
         context = asked.context
         host = context.host
         info = StepInfo(context.run, asked.call, self._attempt_no, host.clock.now, context.tell, host.storage)
-        if limit is None:
-            return await self._body.invoke(self._arguments, info, context.host.threads)
-        body = partial(self._body.invoke, self._arguments, info, context.host.threads)
-        return await run_within(limit, context.host.clock, body)
+        return self._body.invoke(self._arguments, info, host.threads, begun)
+
+    def _invoke_within(self, asked: Asked, limit: Limit) -> Coroutine[Any, Any, Any]:
+        return run_within(limit, asked.context.host.clock, partial(self._invoke, asked))
 
     async def _attempt_failed(self, asked: Asked, started_at: Instant, error: BaseException) -> bool:
         limits, address, attempt = self._body.limits, asked.call.address, self._attempt_no

@@ -20,6 +20,7 @@ from stepfast.workflows.child_calls import ChildKind, ChildrenCall
 from stepfast.workflows.joins import ONE
 from stepfast.workflows.limits import Limits, check_limit
 from stepfast.workflows.loop import RunLoop, current_branch_of
+from stepfast.workflows.policies import StepPolicy
 from stepfast.workflows.registry import DEFINED_STEPS
 from stepfast.workflows.step_calls import StepCall
 
@@ -104,6 +105,8 @@ class StepAlone:
     # Attempts and time are the step's own affair, within its run.
     timeout_ms: int | None = None
     retry: Retry | None = None
+    executor: Any = None
+    """What it is called by name as, once somebody has asked; kept here, so that both go together."""
 
     def __init__(self, body: StepBody) -> None:
         self.name = self.code = body.name
@@ -117,7 +120,8 @@ class StepAlone:
     async def function(self, *args: Any, **kwargs: Any) -> Any:
         loop = events._get_running_loop()
         assert isinstance(loop, RunLoop)
-        return await ask_durably(loop, StepCall(self.body, args, kwargs))
+        policy = StepPolicy.read(current_branch_of(loop).context.run.metadata)
+        return await ask_durably(loop, StepCall(policy.governing(self.body), args, kwargs))
 
 
 async def ask_durably(loop: RunLoop, operation: Operation) -> Any:

@@ -15,6 +15,7 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 from stepfast.kernel.artifacts import Artifact, ArtifactKind, ArtifactView, Form, Keeping, keeping_of
 from stepfast.kernel.assets import (
     JSON_TYPE,
+    AssetName,
     AssetView,
     MadeBy,
     NewAsset,
@@ -51,9 +52,30 @@ class Here(NamedTuple):
 
     @property
     def made_by(self) -> MadeBy:
+        return self.maker(self.info.call.address, self.info.attempt)
+
+    def maker(self, step: str, attempt: int = 1, inputs: tuple[str, ...] = ()) -> MadeBy:
+        """A step of this run as who reads and makes assets, by its address."""
         run = self.info.run
         fence = Fence(run.run_id, run.token, run.worker_id)
-        return MadeBy(run.run_id, run.generation, self.info.call.address, fence)
+        return MadeBy(run.run_id, run.generation, step, fence, attempt, inputs)
+
+    async def find(self, wanted: AssetName) -> AssetView:
+        """An asset of the run's tenant."""
+        found = await self.host.assets.get(self.info.run.tenant, wanted.id, wanted.version)
+        if found is None:
+            raise not_found(wanted.id, wanted.version)
+        return found
+
+    async def make(self, new: NewAsset, content: bytes, origin: str) -> AssetView:
+        """Keep what a step has made, once for what is told of its origin; an id that is taken is left alone."""
+        assert new.made_by is not None
+        key = f"made {hashlib.sha256(origin.encode()).hexdigest()}"
+        made = new._replace(actor=self.info.run.actor, fresh=True, key=key, key_digest=origin)
+        asset = await self.host.assets.put(made, content)
+        # Where assets are kept elsewhere, lineage is kept here all the same.
+        await self.host.rows.trace(new.tenant, new.made_by, Role.WRITE, [(asset, new.id)])
+        return asset
 
 
 class InStep(Generic[P, T]):
@@ -65,14 +87,14 @@ class InStep(Generic[P, T]):
         self.__doc__ = function.__doc__
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
-        loop = _here(self._name).host.loop
+        loop = body_here(self._name).host.loop
         if events._get_running_loop() is None:
             raise WrongCall(f"{self._name}(...) must be awaited: in a `def` step call {self._name}.sync(...).")
         return _done_in(loop, self._function(*args, **kwargs))
 
     def sync(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """The same for the body of a `def` step."""
-        loop = _here(self._name).host.loop
+        loop = body_here(self._name).host.loop
         if events._get_running_loop() is not None:
             raise WrongCall(f"{self._name}.sync(...) blocks: in an `async def` step write `await {self._name}(...)`.")
         return asyncio.run_coroutine_threadsafe(self._function(*args, **kwargs), loop).result()
@@ -85,7 +107,8 @@ async def _done_in(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
 
 
-def _here(what: str) -> Here:
+def body_here(what: str) -> Here:
+    """The body that this is called in; anywhere else it is refused."""
     refuse_in_workflow(f"{what}(...)")
     info = current_step.get(None)
     if info is None or info.storage is None:
@@ -113,10 +136,10 @@ async def load(name: str, type: Any = None) -> Any:
     found = await _found(name)
     if found is None:
         raise AssetNotFound(
-            f"Step {_here('storage.load').info.call.address} has saved nothing as {name!r}. "
+            f"Step {body_here('storage.load').info.call.address} has saved nothing as {name!r}. "
             f"Ask `storage.exists` first, or save it."
         )
-    here = _here("storage.load")
+    here = body_here("storage.load")
     what = f"What step {found.step} saved as {name!r}"
     content = await here.host.contents.get(here.info.run.tenant, here.info.run.run_id, found.reference, what)
     if found.form is Form.BYTES:
@@ -134,14 +157,14 @@ async def exists(name: str) -> bool:
 async def delete(name: str) -> None:
     """Have nothing under a name any more; what earlier attempts kept stays listed with the run, as superseded."""
     if await _found(name) is not None:
-        here = _here("storage.delete")
+        here = body_here("storage.delete")
         await here.host.rows.keep_artifact(here.keeping, Artifact(name, ArtifactKind.DELETED))
 
 
 @InStep
 async def names() -> list[str]:
     """The names under which something is saved, in order."""
-    here = _here("storage.list")
+    here = body_here("storage.list")
     return [found.name for found in await here.host.rows.kept_artifacts(here.keeping)]
 
 
@@ -155,13 +178,10 @@ async def artifact(name: str, content: Content, media_type: str | None = None) -
 @InStep
 async def read_asset(asset: Any, version: int | None = None) -> bytes:
     """The content of an asset, by its id, `id@version`, its uri, or an input of kind asset; lineage tells of it."""
-    here = _here("storage.read_asset")
+    here = body_here("storage.read_asset")
     wanted = parse_asset(asset)
-    tenant, number = here.info.run.tenant, wanted.version if version is None else version
-    found = await here.host.assets.get(tenant, wanted.id, number)
-    if found is None:
-        raise not_found(wanted.id, number)
-    await here.host.rows.trace(tenant, here.made_by, Role.READ, [(found, wanted.id)])
+    found = await here.find(wanted if version is None else wanted._replace(version=version))
+    await here.host.rows.trace(here.info.run.tenant, here.made_by, Role.READ, [(found, wanted.id)])
     return await here.host.assets.read(found)
 
 
@@ -175,7 +195,7 @@ async def write_asset(
     tags: Iterable[str] | None = None,
 ) -> AssetView:
     """Make an asset; where the id is taken it gets another, and lineage records both."""
-    here = _here("storage.write_asset")
+    here = body_here("storage.write_asset")
     wanted = check_name("The asset's id", id)
     given = await content_of(f"The content of asset {wanted!r}", content)
     run, made_by = here.info.run, here.made_by
@@ -186,16 +206,11 @@ async def write_asset(
         metadata=None if metadata is None else checked_metadata(metadata),
         tags=None if tags is None else checked_tags(tags),
         fallback_type=given.media_type,
-        actor=run.actor,
-        fresh=True,
         made_by=made_by,
     )
     # The same step that makes the same thing again, because its first answer was lost, has made it.
     origin = f"{run.run_id} {run.generation} {made_by.step} {wanted} {hashlib.sha256(given.content).hexdigest()}"
-    made = new._replace(key=f"made {hashlib.sha256(origin.encode()).hexdigest()}", key_digest=origin)
-    asset = await here.host.assets.put(made, given.content)
-    await here.host.rows.trace(run.tenant, made_by, Role.WRITE, [(asset, wanted)])
-    return asset
+    return await here.make(new, given.content, origin)
 
 
 def not_found(asset_id: str, version: int | None) -> AssetNotFound:
@@ -219,7 +234,7 @@ def checked_tags(tags: Iterable[str]) -> tuple[str, ...]:
 async def _keep(
     name: str, kind: ArtifactKind, form: Form, media_type: str | None, known_type: str, content: bytes
 ) -> None:
-    here = _here("storage.save")
+    here = body_here("storage.save")
     media = known_type if media_type is None else check_media_type(media_type)
     run = here.info.run
     reference = await here.host.contents.put(run.tenant, run.run_id, content)
@@ -227,6 +242,6 @@ async def _keep(
 
 
 async def _found(name: str) -> ArtifactView | None:
-    here = _here("storage.load")
+    here = body_here("storage.load")
     found = await here.host.rows.kept_artifacts(here.keeping, check_name("The name", name))
     return found[0] if found else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stepfast.conformance.store.assets import StoreAssetsSuite
 from stepfast.conformance.store.blobs import StoreBlobsSuite
+from stepfast.conformance.store.borne import BorneSuite
 from stepfast.conformance.store.children import ChildrenSuite
 from stepfast.conformance.store.claiming import ClaimingSuite
 from stepfast.conformance.store.claiming_one import ClaimingOneSuite
@@ -14,12 +15,14 @@ from stepfast.conformance.store.delivering import DeliveringSuite
 from stepfast.conformance.store.ending import EndingSuite
 from stepfast.conformance.store.exceptions import ExceptionsSuite
 from stepfast.conformance.store.letters import LettersSuite
+from stepfast.conformance.store.outside import OutsideSuite
 from stepfast.conformance.store.parking import ParkingSuite
 from stepfast.conformance.store.pausing import PausingSuite
 from stepfast.conformance.store.queues import QueuesSuite
 from stepfast.conformance.store.reading import ReadingSuite
 from stepfast.conformance.store.reopening import ReopeningSuite
 from stepfast.conformance.store.reviews import ReviewsSuite
+from stepfast.conformance.store.rewriting import RewritingSuite
 from stepfast.conformance.store.saving import SavingSuite
 from stepfast.conformance.store.sending_again import SendingAgainSuite
 from stepfast.conformance.store.sharing import SharingSuite
@@ -43,9 +46,11 @@ class StoreConformance(
     PausingSuite,
     CommandsSuite,
     ReopeningSuite,
+    RewritingSuite,
     ContinuingSuite,
     LettersSuite,
     ExceptionsSuite,
+    BorneSuite,
     ReviewsSuite,
     ReadingSuite,
     QueuesSuite,
@@ -53,6 +58,7 @@ class StoreConformance(
     UpkeepSuite,
     SuspectsSuite,
     UnjoinedSuite,
+    OutsideSuite,
     SharingSuite,
     StoreBlobsSuite,
     StoreAssetsSuite,

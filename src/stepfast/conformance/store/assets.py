@@ -232,6 +232,39 @@ class StoreAssetsSuite(StoreSuite):
         assert len(rows) == 2
         assert await harness.store.lineage(LineageFilter("globex", asset_id="report")) == []
 
+    async def test_what_a_step_makes_is_put_together_with_its_lineage(self, harness: Harness) -> None:
+        run = await harness.held()
+        maker = made_by(run)._replace(attempt=3, inputs=("asset:given@1",))
+        source = await harness.store.put_asset(NewAsset("acme", "source"), reference_to(b"one"))
+        await harness.store.trace("acme", made_by(run), Role.READ, [(source, "source")])
+        new = NewAsset("acme", "report", fresh=True, made_by=maker, key="made", key_digest="d")
+        for _ in range(2):
+            made = await harness.store.put_asset(new, reference_to(b"two"))
+            assert (made.step, made.attempt, made.inputs) == ("charge#0", 3, ("asset:given@1", "asset:source@1"))
+            assert await harness.store.asset("acme", "report") == made
+        rows = await harness.store.lineage(LineageFilter("acme", asset_id="report"))
+        assert [(each.step, each.role, each.version, each.attempt) for each in rows] == [("charge#0", Role.WRITE, 1, 3)]
+
+    async def test_lineage_that_is_told_anew_takes_the_place_of_what_that_step_told(self, harness: Harness) -> None:
+        run = await harness.held()
+        old, new = [
+            await harness.store.put_asset(NewAsset("acme", "source"), reference_to(each)) for each in (b"1", b"2")
+        ]
+        await harness.store.trace("acme", made_by(run, "ship#0"), Role.READ, [(old, "source")])
+        for asset in (old, new):
+            await harness.store.trace("acme", made_by(run), Role.READ, [(asset, "source")], anew=True)
+        rows = await harness.store.lineage(LineageFilter("acme", run.run_id))
+        assert {(each.step, each.version) for each in rows} == {("ship#0", 1), ("charge#0", 2)}
+
+    async def test_lineage_of_an_asset_has_what_was_written_in_its_stead(self, harness: Harness) -> None:
+        run = await harness.held()
+        new = NewAsset("acme", "report", fresh=True, made_by=made_by(run))
+        made = [await harness.store.put_asset(new, reference_to(each)) for each in (b"1", b"2")]
+        rows = await harness.store.lineage(LineageFilter("acme", asset_id="report"))
+        assert {(each.asset_id, each.wanted_id) for each in rows} == {(asset.id, "report") for asset in made}
+        (own,) = await harness.store.lineage(LineageFilter("acme", asset_id="report", version=1))
+        assert own.asset_id == "report"
+
     async def test_contents_of_artifacts_and_assets_are_mentioned(self, harness: Harness) -> None:
         run = await harness.held()
         await keep(harness, run, content="of one")

@@ -53,9 +53,11 @@ class PostgresAssets:
         """What a collection holds."""
         return await self._work(lambda: assets.collected_assets(tenant, name))
 
-    async def trace(self, tenant: str, made_by: MadeBy, role: Role, found: Sequence[tuple[AssetView, str]]) -> None:
+    async def trace(
+        self, tenant: str, made_by: MadeBy, role: Role, found: Sequence[tuple[AssetView, str]], anew: bool = False
+    ) -> None:
         """Write down what a step has read or written."""
-        await self._work(lambda: assets.trace(tenant, made_by, role, found))
+        await self._work(lambda: assets.trace(tenant, made_by, role, found, anew))
 
     async def lineage(self, where: LineageFilter) -> list[LineageView]:
         """Who has read and written what."""

@@ -77,7 +77,11 @@ def _decision(writing: Writing) -> Decision:
         events=(*map(owed_event, writing.told), *change.events),
         outcome=change.outcome,
         dead_letter=change.dead_letter,
+        records=change.records,
+        closed=change.closed,
         taken=[message.n for message in writing.told],
+        # Records are numbered on by the statement, which alone knows how many there are.
+        first_seq=1,
         first_event=writing.seen.last_event + 1,
     )
 
@@ -104,8 +108,7 @@ def _superseded(writings: Sequence[Writing]) -> list[Column]:
     rows = [
         (of, *call)
         for of, (_, _, change) in enumerate(writings, start=1)
-        if (then := change.reopen)
-        for call in then.superseded
+        for call in (change.reopen.superseded if change.reopen else change.superseded)
     ]
     return list(zip(*rows, strict=True))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from stepfast.kernel.decisions import HeldRun, Joins, Record
 from stepfast.kernel.exchange import Claim, Claimed
@@ -10,17 +11,23 @@ from stepfast.kernel.ids import RunId
 from stepfast.stores import rows
 from stepfast.stores.postgres.driver import Row
 
-# The leases are written by one function and what they hand out is read by another, in a younger snapshot; a claim of
-# nothing still answers with a row, for the sake of the next moment.
+# What one function has locked is leased and read by another, in a younger snapshot; a claim of nothing still answers
+# with a row, for the sake of the next moment.
 CLAIM = """
 select c.next_due_at, c.suspects_wait, h.*
-  from stepfast.claim(
+  from stepfast.pick_all(
            $1::uuid, $2::text[], $3::integer[], $4::text[], $5::text[], $6::integer, $7::text[], $8::integer[]
        ) c
-  left join lateral stepfast.held_runs(c.claimed) h on true
+  left join lateral stepfast.lease($1::uuid, c.picked) h on true
 """
 
-CLAIM_RUNS = "select h.* from stepfast.claim_runs($1::uuid, $2::uuid[], $3::text[]) c, stepfast.held_runs(c) h"
+CLAIM_RUNS = """
+select h.*
+  from stepfast.pick_runs($1::uuid, $2::uuid[], $3::text[]) picked
+ cross join lateral stepfast.lease($1::uuid, picked) h
+"""
+
+_PARENT = 19
 
 RECORDS = "select * from stepfast.records($1::uuid[])"
 
@@ -35,12 +42,12 @@ def claim_arguments(request: Claim) -> list[object]:
 def claimed(answer: Sequence[Row]) -> Claimed:
     """The runs handed out, in order."""
     next_due_at, suspects_wait, *_ = answer[0]
-    return Claimed([_held_run(row[2:]) for row in answer if row[2] is not None], next_due_at, suspects_wait)
+    return Claimed([_held_run([*row][2:]) for row in answer if row[2] is not None], next_due_at, suspects_wait)
 
 
 def claimed_runs(answer: Sequence[Row]) -> list[HeldRun]:
     """Those of the runs asked for that were handed out."""
-    return [_held_run(row) for row in answer]
+    return [_held_run([*row]) for row in answer]
 
 
 def records_by_run(run_ids: Sequence[RunId], answer: Sequence[Row]) -> dict[RunId, list[Record]]:
@@ -51,8 +58,9 @@ def records_by_run(run_ids: Sequence[RunId], answer: Sequence[Row]) -> dict[RunI
     return found
 
 
-def _held_run(row: Row) -> HeldRun:
-    place, parent_id, parent_wait, origin = row[:19], row[19], row[20], row[21:]
-    joins = None if parent_id is None else Joins(parent_id, parent_wait)
-    fields: Row = (*place, joins, *origin)
+def _held_run(fields: list[Any]) -> HeldRun:
+    # Of the parent and its wait one field is made.
+    parent_wait = fields.pop(_PARENT + 1)
+    if fields[_PARENT] is not None:
+        fields[_PARENT] = Joins(fields[_PARENT], parent_wait)
     return HeldRun(*fields)

@@ -15,6 +15,9 @@ Column = Sequence[Any]
 SEPARATOR = "\x1f"
 NULL = "\x1e"
 
+# No elements, as a literal and as joined texts.
+_NOTHING = ("{}", "")
+
 
 class Unsafe(Exception):
     """A text holds what we would separate by."""
@@ -22,7 +25,12 @@ class Unsafe(Exception):
 
 def compact(column: Column, type_name: str) -> str:
     """A column as one text; raises Unsafe when it could not be taken apart again."""
-    return _joined_texts(column) if type_name == "text[]" else _literal(column)
+    if column and column[0] is None and column.count(None) == len(column):
+        # What an array does not have is null: nothing says it as well, and need not be taken apart.
+        return _NOTHING[type_name == "text[]"]
+    if type_name == "text[]":
+        return _joined_texts(column)
+    return _literal(column) if type_name == "uuid[]" else _numbers(column)
 
 
 def expression(number: int, type_name: str) -> str:
@@ -34,20 +42,23 @@ def expression(number: int, type_name: str) -> str:
 
 
 def _joined_texts(column: Column) -> str:
-    texts = [NULL if text is None else text for text in column] if None in column else column
-    joined = SEPARATOR.join(("", *texts))
-    if joined.count(SEPARATOR) != len(column) or (NULL in joined and joined.count(NULL) != _nulls(column)):
+    nulls = column.count(None)
+    texts = [NULL if text is None else text for text in column] if nulls else column
+    joined = SEPARATOR + SEPARATOR.join(texts) if texts else ""
+    if joined.count(SEPARATOR) != len(column) or joined.count(NULL) != nulls:
         raise Unsafe
     return joined
-
-
-def _nulls(column: Column) -> int:
-    return sum(text is None for text in column)
 
 
 def _literal(column: Column) -> str:
     values = ["NULL" if value is None else str(value) for value in column] if None in column else map(str, column)
     return "{" + ",".join(values) + "}"
+
+
+def _numbers(column: Column) -> str:
+    # By the list's own text, which costs half of one text for each.
+    numbers = repr([*column])[1:-1]
+    return "{" + (numbers.replace("None", "NULL") if None in column else numbers) + "}"
 
 
 Columns = tuple[tuple[str, str], ...]

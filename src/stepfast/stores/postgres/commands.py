@@ -168,5 +168,5 @@ def _seen_run(row: Row) -> SeenRun:
 
 def _mark(row: Row) -> StepMark:
     """A row of `MARKS`, behind its run."""
-    seq, path, name, nth, state = row
-    return StepMark(seq, CallId(path, name, nth), StepState(state))
+    seq, path, name, nth, state, kind = row
+    return StepMark(seq, CallId(path, name, nth), StepState(state), kind)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import chain
 
-from stepfast.kernel.decisions import Continue, Decision, Fence, HandBack, Park
+from stepfast.kernel.decisions import Continue, Decision, Fence, HandBack, Park, Record
+from stepfast.kernel.events import Event
 from stepfast.kernel.exchange import Saving
 from stepfast.stores.postgres.columns import Column, Columns, call_with
 from stepfast.stores.postgres.driver import Row
@@ -30,7 +31,21 @@ def save_call(decisions: Sequence[Decision], again: bool) -> tuple[str, list[obj
 
 def parts_of(decisions: Sequence[Decision]) -> dict[str, list[Column]]:
     """The parts that a batch has, each turned on its side."""
-    return {name: columns for name, turn in _PARTS.items() if (columns := turn(decisions))}
+    parts = _PARTS if any(map(_has_more, decisions)) else _EVERYDAY_PARTS
+    return {name: columns for name, turn in parts.items() if (columns := turn(decisions))}
+
+
+def _has_more(decision: Decision) -> bool:
+    """Whether a decision has other parts than those that nearly all consist of."""
+    return bool(
+        decision.release
+        or decision.closed
+        or decision.opened
+        or decision.taken
+        or decision.children
+        or decision.dead_letter
+        or decision.reviews
+    )
 
 
 def savings(rows: Sequence[Row]) -> list[Saving]:
@@ -58,28 +73,30 @@ def _without_late(decisions: Sequence[Decision]) -> tuple[int, ...]:
 
 
 def _events(decisions: Sequence[Decision]) -> list[Column]:
-    events = [event for decision in decisions for event in decision.events]
+    events: list[Event] = []
+    owners: list[int] = []
+    numbers: list[int] = []
+    for of, decision in enumerate(decisions, start=1):
+        own = decision.events
+        events += own
+        owners += [of] * len(own)
+        numbers += range(decision.first_event, decision.first_event + len(own))
     if not events:
         return []
-    owners = [of for of, decision in enumerate(decisions, start=1) for _ in decision.events]
-    numbers = [
-        number
-        for decision in decisions
-        for number in range(decision.first_event, decision.first_event + len(decision.events))
-    ]
     return [owners, numbers, *zip(*events, strict=True)]
 
 
 def _records(decisions: Sequence[Decision]) -> list[Column]:
-    records = [record for decision in decisions for record in decision.records]
+    records: list[Record] = []
+    owners: list[int] = []
+    numbers: list[int] = []
+    for of, decision in enumerate(decisions, start=1):
+        if own := decision.records:
+            records += own
+            owners += [of] * len(own)
+            numbers += range(decision.first_seq, decision.first_seq + len(own))
     if not records:
         return []
-    owners = [of for of, decision in enumerate(decisions, start=1) for _ in decision.records]
-    numbers = [
-        number
-        for decision in decisions
-        for number in range(decision.first_seq, decision.first_seq + len(decision.records))
-    ]
     calls, *columns, _ = zip(*records, strict=True)
     return [owners, numbers, *zip(*calls, strict=True), *columns]
 
@@ -190,6 +207,8 @@ _PARTS: dict[str, Callable[[Sequence[Decision]], list[Column]]] = {
     "superseded": _superseded,
     "children": _children,
 }
+
+_EVERYDAY_PARTS = {name: _PARTS[name] for name in ("fences", "events", "records", "outcomes")}
 
 SUPERSEDED_COLUMNS = (("y_of", "integer[]"), ("y_path", "text[]"), ("y_name", "text[]"), ("y_count", "integer[]"))
 

@@ -56,9 +56,9 @@ returning fresh;
 -- name: add_version
 -- A version, which never changes from here on.
 insert into stepfast.asset_version (tenant, asset_id, version, media_type, metadata, tags, digest, size, place, put_at,
-                                    actor, run_id, generation, step)
+                                    actor, run_id, generation, step, attempt, inputs)
 values (:tenant, :asset_id, :version, :media_type, :metadata, :tags, :digest, :size, :place, :put_at, :actor, :run_id,
-        :generation, :step);
+        :generation, :step, :attempt, :inputs);
 
 -- name: set_newest
 -- The version that is meant from here on where none is named.
@@ -80,7 +80,7 @@ select stepfast.now_ms();
 -- name: get_asset
 -- One version of an asset.
 select asset_id, version, tenant, media_type, metadata, tags, digest, size, place, put_at, actor, run_id, generation,
-       step
+       step, attempt, inputs
   from stepfast.asset_version
  where tenant = :tenant
    and asset_id = :asset_id
@@ -89,7 +89,7 @@ select asset_id, version, tenant, media_type, metadata, tags, digest, size, plac
 -- name: get_newest
 -- The newest version of an asset.
 select v.asset_id, v.version, v.tenant, v.media_type, v.metadata, v.tags, v.digest, v.size, v.place, v.put_at, v.actor,
-       v.run_id, v.generation, v.step
+       v.run_id, v.generation, v.step, v.attempt, v.inputs
   from stepfast.asset a
   join stepfast.asset_version v
     on v.tenant = a.tenant
@@ -101,7 +101,7 @@ select v.asset_id, v.version, v.tenant, v.media_type, v.metadata, v.tags, v.dige
 -- name: list_assets
 -- One page of a tenant's assets in their newest versions, by id.
 select v.asset_id, v.version, v.tenant, v.media_type, v.metadata, v.tags, v.digest, v.size, v.place, v.put_at, v.actor,
-       v.run_id, v.generation, v.step
+       v.run_id, v.generation, v.step, v.attempt, v.inputs
   from stepfast.asset a
   join stepfast.asset_version v
     on v.tenant = a.tenant
@@ -117,7 +117,7 @@ select v.asset_id, v.version, v.tenant, v.media_type, v.metadata, v.tags, v.dige
 -- name: list_tagged
 -- The same of those that have a tag.
 select v.asset_id, v.version, v.tenant, v.media_type, v.metadata, v.tags, v.digest, v.size, v.place, v.put_at, v.actor,
-       v.run_id, v.generation, v.step
+       v.run_id, v.generation, v.step, v.attempt, v.inputs
   from stepfast.asset_tag t
   join stepfast.asset a
     on a.tenant = t.tenant
@@ -159,7 +159,7 @@ select size
 -- name: list_collected
 -- What a collection holds, each in its newest version, in order.
 select v.asset_id, v.version, v.tenant, v.media_type, v.metadata, v.tags, v.digest, v.size, v.place, v.put_at, v.actor,
-       v.run_id, v.generation, v.step
+       v.run_id, v.generation, v.step, v.attempt, v.inputs
   from stepfast.collection_item i
   join stepfast.asset a
     on a.tenant = i.tenant
@@ -174,17 +174,37 @@ select v.asset_id, v.version, v.tenant, v.media_type, v.metadata, v.tags, v.dige
 
 -- name: add_lineage
 -- What a step has read or written, once.
-insert into stepfast.lineage (run_id, generation, step, role, asset_id, version, tenant, wanted_id, at)
-values (:run_id, :generation, :step, :role, :asset_id, :version, :tenant, :wanted_id, stepfast.now_ms())
+insert into stepfast.lineage (run_id, generation, step, role, asset_id, version, tenant, wanted_id, at, attempt)
+values (:run_id, :generation, :step, :role, :asset_id, :version, :tenant, :wanted_id, stepfast.now_ms(), :attempt)
 on conflict (run_id, generation, step, role, asset_id, version, wanted_id) do nothing;
 
+-- name: drop_lineage
+-- Make room for what a step has read or written in the end.
+delete from stepfast.lineage
+ where run_id = :run_id
+   and tenant = :tenant
+   and generation = :generation
+   and step = :step
+   and role = :role;
+
+-- name: inputs_of
+-- What a step of a run has read in one generation.
+select asset_id, version
+  from stepfast.lineage
+ where run_id = :run_id
+   and tenant = :tenant
+   and generation = :generation
+   and step = :step
+   and role = 'read'
+ order by asset_id, version;
+
 -- name: list_lineage
--- Who has read and written what, oldest run first.
-select run_id, generation, step, role, asset_id, version, wanted_id, at
+-- Who has read and written what, oldest run first; of an asset also what was written in its stead.
+select run_id, generation, step, role, asset_id, version, wanted_id, at, attempt
   from stepfast.lineage
  where tenant = :tenant
    and (cast(:run_id as text) is null or run_id = :run_id)
-   and (cast(:asset_id as text) is null or asset_id = :asset_id)
+   and (cast(:asset_id as text) is null or (asset_id = :asset_id or (wanted_id = :instead and wanted_id <> asset_id)))
    and (cast(:version as integer) is null or version = :version)
  order by run_id, generation, at, step, role, asset_id, version
  limit :limit;

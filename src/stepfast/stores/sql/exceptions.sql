@@ -12,6 +12,13 @@ update stepfast.exception_item
  where run_id = :run_id
    and cause = :cause;
 
+-- name: resolve_item
+-- Somebody has seen to an item that stands for nothing else.
+update stepfast.exception_item
+   set resolved_at = :now, resolution = :resolution, actor = :actor
+ where run_id = :run_id
+   and cause = :cause;
+
 -- name: comment_item
 -- What somebody said of an item.
 insert into stepfast.exception_comment (run_id, cause, n, tenant, actor, text, at)

@@ -130,7 +130,8 @@ select r.run_id, r.wait_id, r.tenant, r.state,
           from stepfast.event e
          where e.run_id = r.run_id
            and e.generation = r.generation
-           and (e.type in ('completed', 'partial', 'failed', 'cancelled', 'continued')
+           and (e.type in ('completed', 'partial', 'failed', 'cancelled', 'continued', 'rolled_back')
+                or e.type = 'step_skipped' and e.data like '{"by_hand"%'
                 or e.type = 'retry_scheduled' and e.step is null
                 or e.type = 'step_cancelled'
                    and e.data like '{"review_id": "' || cast(r.run_id as text) || '.' || r.wait_id || '"%')),

@@ -131,7 +131,9 @@ def _call(connection: apsw.Connection, request: Request) -> LockedCall | None:
 
 def _marks(connection: apsw.Connection, run_id: RunId) -> list[StepMark]:
     found = fetch(connection, SQL["list_marks"], (run_id,))
-    return [StepMark(seq, CallId(path, name, nth), StepState(state)) for seq, path, name, nth, state in found]
+    return [
+        StepMark(seq, CallId(path, name, nth), StepState(state), kind) for seq, path, name, nth, state, kind in found
+    ]
 
 
 def _earlier(connection: apsw.Connection, request: Request, tenant: str) -> Changed | None:
@@ -155,9 +157,6 @@ def _write(connection: apsw.Connection, found: Found, request: Request, decided:
     generation, token = found.fence_after(decided)
     if decided.events:
         _tell(connection, run, (*_untold(connection, run.run_id), *decided.events), generation, token)
-    if decided.hold is not None:
-        held = {"run_id": run.run_id, "hold": decided.hold, "ready": decided.ready, "now": now}
-        connection.execute(SQL["hold"], held)
     for name, parameters in reviewing.writes_of(run.run_id, request.actor, decided, now):
         connection.execute(REVIEW_SQL[name], parameters)
     if decided.outcome is not None:
@@ -167,6 +166,10 @@ def _write(connection: apsw.Connection, found: Found, request: Request, decided:
         connection.execute(SQL["resolve_letter"], letter)
     if decided.reopen is not None:
         _reopen(connection, run, request, decided.reopen, (generation, token), now)
+    _rewrite(connection, run, decided, (generation, token))
+    if decided.hold is not None:
+        held = {"run_id": run.run_id, "hold": decided.hold, "ready": decided.ready, "now": now}
+        connection.execute(SQL["hold"], held)
     parent_id = None if run.joins is None else run.joins.parent_id
     place = (found.queue, now, found.worker_id, parent_id)
     return Changed(run.run_id, decided.state, generation, *place, told=decided.events)
@@ -211,3 +214,16 @@ def _reopen(
     connection.execute(SAVE_SQL["supersede"], (generation, run.run_id, json.dumps(reopen.superseded)))
     task = {"run_id": run.run_id, "code": reopen.code, "generation": generation, "token": token, "now": now}
     connection.execute(SQL["reopen"], {**task, "priority_ms": PRIORITY_MS})
+
+
+def _rewrite(connection: apsw.Connection, run: LockedRun, decided: Change, at: tuple[int, int]) -> None:
+    """What a person takes out of the records of a run that nobody holds, and puts into them."""
+    generation, token = at
+    if decided.superseded:
+        connection.execute(SAVE_SQL["supersede"], (generation, run.run_id, json.dumps(decided.superseded)))
+    for wait_id in decided.closed:
+        connection.execute(SAVE_SQL["close_wait"], (run.run_id, wait_id))
+    for record in decided.records:
+        ((last,),) = fetch(connection, SQL["last_step"], (run.run_id,))
+        identity = (run.run_id, last + 1, run.tenant, generation, *record.call)
+        connection.execute(SAVE_SQL["insert_step"], (*identity, *record[1:-1], token))

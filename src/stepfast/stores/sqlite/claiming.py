@@ -144,9 +144,14 @@ def _held_run(row: Row) -> HeldRun:
 
 
 def _tell(connection: apsw.Connection, runs: Sequence[HeldRun], data: str, now: Instant) -> None:
-    """Write that the runs were claimed; their holder counts on from there."""
+    """Write that the runs were claimed; their holder counts on from there.
+
+    Of one that is to ask after outside work its holder tells by itself, if anything comes of it.
+    """
     rows: list[Row] = []
     for run in runs:
+        if run.claims > 1 and one(connection, SQL["asks_outside"], (run.run_id,)):
+            continue
         run.last_event += 1
         identity = (run.run_id, run.last_event, run.tenant, run.generation)
         rows.append((*identity, EventType.CLAIMED.value, now, None, None, run.token, None, data))

@@ -74,6 +74,9 @@ class Batch:
 
     def add_unless_saved(self, decision: Decision) -> Saving:
         """The same for a decision that was sent before without an answer."""
+        if not decision.events:
+            # If it was saved, its run is not held any more.
+            return self.add(decision)
         mark = (decision.fence.run_id, decision.first_event, decision.fence.token, str(decision.events[0].type))
         return Saving.SAVED if one(self._connection, SQL["saved_before"], mark) else self.add(decision)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import weakref
 from collections.abc import Callable
 from functools import cached_property
 from types import MethodType
@@ -212,21 +211,18 @@ class Executor:
         return f"<Executor {self.name} of {self.origin}>"
 
 
-_OF_STEPS: weakref.WeakKeyDictionary[StepAlone, Executor] = weakref.WeakKeyDictionary()
-
-
 def executor_of_step(alone: StepAlone) -> Executor:
     """The executor that a step is, the same each time."""
-    known = _OF_STEPS.get(alone)
+    known: Executor | None = alone.executor
     if known is None:
-        known = _OF_STEPS[alone] = Executor(alone.body, alone.body.function)
+        known = alone.executor = Executor(alone.body, alone.body.function)
     return known
 
 
 def describe_step(alone: StepAlone, description: str | None, health: HealthCheck | None) -> Executor:
     """Say of a step, once it is made, what its function cannot say."""
     source = alone.body.function
-    _OF_STEPS[alone] = known = Executor(alone.body, source, description=description, health=health)
+    alone.executor = known = Executor(alone.body, source, description=description, health=health)
     return known
 
 

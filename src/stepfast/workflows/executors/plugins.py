@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextvars import ContextVar
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from stepfast.log import Log
+from stepfast.workflows.executors.threads import within
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -17,6 +19,11 @@ log = Log("plugins")
 EXECUTORS = "stepfast.executors"
 GROUPS = (EXECUTORS, "stepfast.nodes", "stepfast.sinks", "stepfast.metrics")
 DEFAULT_ORDER = 100
+# How long a plugin may take to be imported, and to register what it brings.
+PATIENCE_S = 60.0
+
+T = TypeVar("T")
+_LOADING: ContextVar[bool] = ContextVar("stepfast_plugin_loading", default=False)
 
 
 class Plugin(NamedTuple):
@@ -60,29 +67,48 @@ def plugins(group: str | None = None) -> list[Plugin]:
 
 def load(group: str, problems: list[Problem]) -> list[Loaded]:
     """Import what a group's plugins stand for, in their declared order; those that cannot be go to `problems`."""
-    loaded: list[Loaded] = []
-
-    def take(plugin: Plugin, entry_point: EntryPoint) -> None:
-        thing = entry_point.load()
-        loaded.append(Loaded(plugin, thing, _order_of(thing)))
-
-    for plugin, entry_point in _found(tuple(sys.path)):
-        if plugin.group == group:
-            contained(plugin, problems, lambda: take(plugin, entry_point))  # noqa: B023 - called before the next turn
+    ours = [(plugin, entry_point) for plugin, entry_point in _found(tuple(sys.path)) if plugin.group == group]
+    tried = [contained(plugin, problems, partial(_loaded, plugin, entry_point)) for plugin, entry_point in ours]
+    loaded = [each for each in tried if each is not None]
     return sorted(loaded, key=lambda each: (each.order, each.plugin.distribution.lower(), each.plugin.name))
 
 
-def contained(plugin: Plugin, problems: list[Problem], act: Callable[[], object]) -> None:
-    """Do something with a plugin; whatever it raises is told and goes no further."""
+def contained(plugin: Plugin, problems: list[Problem], act: Callable[[], T]) -> T | None:
+    """Let a plugin do something; whatever it raises, and that it does not come to an end, is told and goes no further.
+
+    It does so in a thread, which is left behind if it hangs.
+    """
     try:
-        act()
+        return within(partial(_as_plugin, act), PATIENCE_S)
     except KeyboardInterrupt:
         # A person wants to stop, and means everything.
         raise
     except BaseException as error:  # noqa: BLE001 - other people's code: also one that ends its process when imported
-        told = f"{type(error).__name__}: {error}".rstrip(": ")
-        log.warning("plugin_failed", plugin=plugin.name, distribution=plugin.origin, error=told)
-        problems.append(Problem(plugin, told))
+        problems.append(problem_of(plugin, error))
+        return None
+
+
+def problem_of(plugin: Plugin, error: BaseException) -> Problem:
+    """Why a plugin cannot be used; the log is told."""
+    told = f"{type(error).__name__}: {error}".rstrip(": ")
+    log.warning("plugin_failed", plugin=plugin.name, distribution=plugin.origin, error=told)
+    return Problem(plugin, told)
+
+
+def is_loading() -> bool:
+    """Whether this is the code of a plugin that is being loaded."""
+    return _LOADING.get()
+
+
+def _as_plugin(act: Callable[[], T]) -> T:
+    # In the context of its thread alone, which ends with it.
+    _LOADING.set(True)
+    return act()
+
+
+def _loaded(plugin: Plugin, entry_point: EntryPoint) -> Loaded:
+    thing = entry_point.load()
+    return Loaded(plugin, thing, _order_of(thing))
 
 
 def _order_of(thing: object) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import threading
 from collections.abc import Callable, Iterable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from stepfast.kernel.errors import ExecutorNotFound, InvalidDefinition
@@ -22,7 +22,37 @@ from stepfast.workflows.steps import AsyncStep, StepAlone, SyncStep
 Executors = list[Executor]
 
 
-class ExecutorRegistry:
+class Registering:
+    """Whatever executors are registered with: an app's registry, or the stage of a plugin."""
+
+    def register(
+        self,
+        thing: object,
+        name: str | None = None,
+        description: str | None = None,
+        *,
+        health: HealthCheck | None = None,
+    ) -> Executor:
+        """Make a function, a step, a class with `execute` (made without arguments) or an instance an executor."""
+        known = self._registered(name) if name else None
+        if known is not None and known.is_of(source_of(thing)):
+            # A class is made once, however often it is registered.
+            return known
+        return self.add(Executor.of(thing, name, description, health))
+
+    def domain(self, name: str, *, retry: Retry | None = None) -> Domain:
+        """A domain whose executors are registered here."""
+        return Domain(name, retry=retry, home=self)
+
+    def add(self, executor: Executor) -> Executor:
+        """Make an executor known; of two with one name the second is refused, unless both are the very same thing."""
+        raise NotImplementedError
+
+    def _registered(self, name: str) -> Executor | None:
+        raise NotImplementedError
+
+
+class ExecutorRegistry(Registering):
     """What steps can call by name in one app.
 
     Every step that is defined in the process is known, and what plugins bring is known once it is asked for; unless
@@ -38,6 +68,7 @@ class ExecutorRegistry:
         self._hidden: set[str] = set()
         self._changes = 0
         self._lock = threading.RLock()
+        self._loading = threading.Lock()
         self._is_loaded = False
         self._problems: list[Problem] = []
         self.changed: Callable[[], None] = lambda: None
@@ -49,20 +80,8 @@ class ExecutorRegistry:
     def _builtins(self) -> dict[str, Executor]:
         return {executor.name: executor for executor in self._make_builtins()}
 
-    def register(
-        self,
-        thing: object,
-        name: str | None = None,
-        description: str | None = None,
-        *,
-        health: HealthCheck | None = None,
-    ) -> Executor:
-        """Make a function, a step, a class with `execute` (made without arguments) or an instance an executor."""
-        known = self._given.get(name) if name else None
-        if known is not None and known.is_of(source_of(thing)):
-            # A class is made once, however often it is registered.
-            return known
-        return self.add(Executor.of(thing, name, description, health))
+    def _registered(self, name: str) -> Executor | None:
+        return self._given.get(name)
 
     def add(self, executor: Executor) -> Executor:
         """Make an executor known; of two with one name the second is refused, unless both are the very same thing."""
@@ -79,16 +98,13 @@ class ExecutorRegistry:
 
     def unregister(self, name: str) -> None:
         """Forget an executor; open runs that need it wait for a worker that has it."""
+        # Before the lock is taken: plugins may be looked through, and register something meanwhile.
+        self.get(name)
         with self._lock:
-            self.get(name)
             self._given.pop(name, None)
             # Also a step, which is known without being registered, and what a plugin brings.
             self._hidden.add(name)
             self._note_change()
-
-    def domain(self, name: str, *, retry: Retry | None = None) -> Domain:
-        """A domain whose executors are those of this app."""
-        return Domain(name, retry=retry, home=self)
 
     def get(self, name: str) -> Executor:
         """The executor of that name; plugins are looked through when nobody else has it."""
@@ -123,20 +139,29 @@ class ExecutorRegistry:
 
     def load(self) -> None:
         """Import the plugins and take over what they bring; done once."""
-        with self._lock:
-            if self._is_loaded or self._is_closed:
-                return
-            # First, for a plugin may ask for executors itself.
-            self._is_loaded = True
-            for loaded in plugins.load(plugins.EXECUTORS, self._problems):
-                plugins.contained(loaded.plugin, self._problems, lambda: self._take_over(loaded))  # noqa: B023
+        # A plugin may ask for executors itself; it must not wait for its own end.
+        if self._is_loaded or self._is_closed or plugins.is_loading():
+            return
+        with self._loading:
+            self._load_once()
+
+    def _load_once(self) -> None:
+        if self._is_loaded:
+            return
+        for loaded in plugins.load(plugins.EXECUTORS, self._problems):
+            self._take_over(loaded)
+        self._is_loaded = True
 
     def _take_over(self, loaded: Loaded) -> None:
         """All that a plugin brings, or nothing of it."""
         stage = Stage(self, loaded.plugin.origin)
-        stage.take(loaded.thing)
-        for executor in stage.executors.values():
-            self.add(executor)
+        brought = plugins.contained(loaded.plugin, self._problems, partial(stage.taken, loaded.thing))
+        try:
+            for executor in brought or ():
+                self.add(executor)
+        except InvalidDefinition as error:
+            # Somebody has registered one of that name since the plugin was asked.
+            self._problems.append(plugins.problem_of(loaded.plugin, error))
 
     def _own(self, name: str) -> Executor | None:
         """What is known under a name without a look at plugins; two steps of one name are refused."""
@@ -175,7 +200,7 @@ class ExecutorRegistry:
         return None if known is None else known.alone
 
 
-class Stage:
+class Stage(Registering):
     """Where a plugin's executors stand until it has brought all of them; it is what its `register` is called with."""
 
     def __init__(self, registry: ExecutorRegistry, origin: str) -> None:
@@ -183,28 +208,17 @@ class Stage:
         self._origin = origin
         self.executors: dict[str, Executor] = {}
 
-    def take(self, thing: Any) -> None:
-        """Take what an entry point stands for: a function `register(executors)`, or what is to be registered."""
+    def taken(self, thing: Any) -> Executors:
+        """What an entry point brings: it is a function `register(executors)`, or what is to be registered."""
         if callable(thing) and not isinstance(thing, type | AsyncStep | SyncStep) and not hasattr(thing, "execute"):
             thing(self)
-            return
-        for executor in _executors_of(thing):
-            self.add(executor)
+        else:
+            for executor in _executors_of(thing):
+                self.add(executor)
+        return [*self.executors.values()]
 
-    def register(
-        self,
-        thing: object,
-        name: str | None = None,
-        description: str | None = None,
-        *,
-        health: HealthCheck | None = None,
-    ) -> Executor:
-        """As on the app's own list."""
-        return self.add(Executor.of(thing, name, description, health))
-
-    def domain(self, name: str, *, retry: Retry | None = None) -> Domain:
-        """As on the app's own list."""
-        return Domain(name, retry=retry, home=self)
+    def _registered(self, name: str) -> Executor | None:
+        return self.executors.get(name)
 
     def add(self, executor: Executor) -> Executor:
         """Take an executor, if nobody else has its name."""

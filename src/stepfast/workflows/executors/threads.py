@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import queue
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
 
 
 async def in_thread(call: Callable[[], Any]) -> Any:
@@ -31,16 +34,32 @@ async def in_thread(call: Callable[[], Any]) -> Any:
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, value, error)
 
-    context = contextvars.copy_context()
-    threading.Thread(target=context.run, args=(run,), name="stepfast-executor", daemon=True).start()
+    _begin(contextvars.copy_context(), run)
     return await answer
+
+
+def within(call: Callable[[], T], limit_s: float) -> T:
+    """The same for whoever cannot await: what the call returns; raises TimeoutError when that takes too long."""
+    answers: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
+    _begin(contextvars.copy_context(), lambda: answers.put(_outcome(call)))
+    try:
+        value, error = answers.get(timeout=limit_s)
+    except queue.Empty:
+        raise TimeoutError(f"it did not end within {limit_s:g} s") from None
+    if error is not None:
+        raise error
+    return cast(T, value)
+
+
+def _begin(context: contextvars.Context, run: Callable[[], None]) -> None:
+    threading.Thread(target=context.run, args=(run,), name="stepfast-executor", daemon=True).start()
 
 
 def _outcome(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
     try:
         return call(), None
-    except StopIteration as error:
-        # No future takes it; out of a coroutine Python itself makes it this.
-        return None, RuntimeError(f"it raised StopIteration: {error}")
+    except (StopIteration, KeyboardInterrupt) as error:
+        # No future takes the first; the second is no person's wish here, as those reach the main thread alone.
+        return None, RuntimeError(f"it raised {type(error).__name__}: {error}".rstrip(": "))
     except BaseException as error:  # noqa: BLE001 - whatever it is, whoever waits here must hear of it
         return None, error

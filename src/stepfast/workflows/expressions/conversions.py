@@ -6,17 +6,15 @@ import base64
 import math
 import re
 from collections.abc import Mapping
-from datetime import datetime, timedelta
 from typing import Any
 
 from stepfast.workflows.expressions.budget import Meter, spend, spend_copy
 from stepfast.workflows.expressions.kinds import INT_MAX, INT_MIN, KINDS, UINT_MAX, TypeValue, UInt, kind_name, plain
 from stepfast.workflows.expressions.problems import Failed
+from stepfast.workflows.expressions.spans import SECOND, Moment, Span, moment_of
 from stepfast.workflows.expressions.times import (
-    moment_of_seconds,
     read_moment,
     read_span,
-    seconds_of_moment,
     write_moment,
     write_span,
 )
@@ -53,8 +51,8 @@ def int_of_string(meter: Meter, value: str) -> int:
     return check_int(_whole(value))
 
 
-def int_of_timestamp(meter: Meter, value: datetime) -> int:
-    return seconds_of_moment(value)
+def int_of_timestamp(meter: Meter, value: Moment) -> int:
+    return value // SECOND
 
 
 def uint_of_int(meter: Meter, value: int) -> UInt:
@@ -62,7 +60,7 @@ def uint_of_int(meter: Meter, value: int) -> UInt:
 
 
 def uint_of_double(meter: Meter, value: float) -> UInt:
-    if not -1 < value < UINT_MAX:
+    if not 0 <= value < UINT_MAX:
         raise Failed("the number does not fit an unsigned number of 64 bits")
     return UInt(int(value))
 
@@ -135,23 +133,23 @@ def string_of_bytes(meter: Meter, value: bytes) -> str:
         raise Failed("the bytes are no text in UTF-8") from None
 
 
-def string_of_timestamp(meter: Meter, value: datetime) -> str:
+def string_of_timestamp(meter: Meter, value: Moment) -> str:
     return write_moment(value)
 
 
-def string_of_duration(meter: Meter, value: timedelta) -> str:
+def string_of_duration(meter: Meter, value: Span) -> str:
     return write_span(value)
 
 
-def timestamp_of_string(meter: Meter, value: str) -> datetime:
+def timestamp_of_string(meter: Meter, value: str) -> Moment:
     return read_moment(value)
 
 
-def timestamp_of_int(meter: Meter, value: int) -> datetime:
-    return moment_of_seconds(value)
+def timestamp_of_int(meter: Meter, value: int) -> Moment:
+    return moment_of(value * SECOND)
 
 
-def duration_of_string(meter: Meter, value: str) -> timedelta:
+def duration_of_string(meter: Meter, value: str) -> Span:
     return read_span(value)
 
 
@@ -170,24 +168,32 @@ def as_json(meter: Meter, value: Any, depth: int = 0) -> Any:
         raise Failed(f"the value has more than {_MAX_DEPTH} levels of lists and maps")
     spend(meter, 1)
     match value:
-        case float():
-            return _finite(value)
         case list() | tuple():
             spend_copy(meter, len(value))
             return [as_json(meter, item, depth + 1) for item in value]
         case Mapping():
             return {_json_key(key): as_json(meter, item, depth + 1) for key, item in value.items()}
-        case datetime():
+        case _:
+            return _scalar_as_json(meter, plain(value))
+
+
+def _scalar_as_json(meter: Meter, value: Any) -> Any:
+    match value:
+        case float():
+            return _finite(value)
+        case Moment():
             return write_moment(value)
-        case timedelta():
+        case Span():
             return write_span(value)
+        case UInt():
+            return int(value)
         case bytes():
             spend_copy(meter, len(value))
             return base64.b64encode(value).decode()
         case TypeValue():
             raise Failed(f"the type {value} is no JSON value")
         case _:
-            return plain(int(value) if isinstance(value, UInt) else value)
+            return value
 
 
 def _finite(value: float) -> float:

@@ -46,7 +46,6 @@ class Expression:
         """Whether it only names a place in the scope, so that its value is one that the scope already had."""
         self._tree = tree
         self._offset = offset
-        self._quick, self._quick_parts = compile_tree(tree, careful=False)
 
     def __repr__(self) -> str:
         return f"Expression({self.text!r})"
@@ -54,9 +53,9 @@ class Expression:
     def evaluate(self, scope: Mapping[str, Any]) -> Any:
         """The value in a scope; lists and maps in it may be the scope's own, so do not change them."""
         try:
-            return self._quick(scope, [BUDGET])
+            return self._quick[0](scope, [BUDGET])
         except Exhausted as failure:
-            raise self._failed(failure, self._quick_parts) from None
+            raise self._failed(failure, self._quick[1]) from None
         except (Failed, KeyError, TypeError, RecursionError):
             return self._evaluate_carefully(scope)
 
@@ -64,6 +63,11 @@ class Expression:
         """The type of the value in a scope of such types, and all that is wrong with the expression there."""
         found, problems = check_tree(self._tree, types)
         return found, [problem.moved(self._offset) for problem in problems]
+
+    # Made when it is first needed: whoever only looks for faults evaluates nothing.
+    @cached_property
+    def _quick(self) -> tuple[Code, list[Node]]:
+        return compile_tree(self._tree, careful=False)
 
     @cached_property
     def _careful(self) -> tuple[Code, list[Node]]:

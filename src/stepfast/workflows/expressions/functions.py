@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from itertools import product
 from typing import Any
 
 from stepfast.workflows.expressions import conversions, lists, texts, times
 from stepfast.workflows.expressions.budget import Meter
 from stepfast.workflows.expressions.kinds import KINDS, TypeValue, UInt, no_overload, plain
+from stepfast.workflows.expressions.spans import Moment, Span
 from stepfast.workflows.expressions.types import (
     BOOL,
     BYTES,
@@ -177,7 +177,11 @@ _TABLE = (
         (STRING, STRING, INT),
     ),
     _of_text("substring", "from one position up to another, from 0", texts.substring, (INT,), (INT, INT)),
+    _of_text("charAt", "the character at a position, from 0", texts.char_at, (INT,)),
     _of_text("indexOf", "where a part first stands, or -1", texts.index_of, (STRING,), (STRING, INT), result=INT),
+    _of_text(
+        "lastIndexOf", "where a part last stands, or -1", texts.last_index_of, (STRING,), (STRING, INT), result=INT
+    ),
     _of_list(
         "join", "the texts of a list as one, with a separator", texts.join_texts, (), (STRING,), result=STRING,
         item=STRING,
@@ -242,8 +246,8 @@ _CLASSES: dict[str, type] = {
     "double": float,
     "string": str,
     "bytes": bytes,
-    "timestamp": datetime,
-    "duration": timedelta,
+    "timestamp": Moment,
+    "duration": Span,
     "type": TypeValue,
 }
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stepfast.workflows.expressions.lexer import Kind, tokens
+from stepfast.workflows.expressions.parser import MAX_LENGTH, too_long
 from stepfast.workflows.expressions.problems import ExpressionProblem
+
+# What a closing bracket may belong to, or be hidden in.
+_HIDING = re.compile(r"[{'\"/]")
 
 OPENING, ESCAPED = "${", "$${"
 
@@ -51,8 +56,17 @@ def _expression(text: str, opening: int) -> tuple[Piece, int]:
 
 
 def _closing(text: str, start: int) -> int | None:
+    """The bracket that ends the expression; most have no other, and need not be read word by word to find it."""
+    end = text.find("}", start)
+    return _counted_closing(text, start) if end < 0 or _HIDING.search(text, start, end) else end
+
+
+def _counted_closing(text: str, start: int) -> int | None:
     depth = 0
     for token in tokens(text, start):
+        if token.start - start > MAX_LENGTH:
+            # It is refused in any case, and a text of a million words takes long to read.
+            raise too_long(start, token.start)
         if token.kind is Kind.SIGN and token.text == "{":
             depth += 1
         elif token.kind is Kind.SIGN and token.text == "}":

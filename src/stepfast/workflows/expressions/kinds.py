@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from stepfast.workflows.expressions.problems import Failed
+from stepfast.workflows.expressions.spans import Moment, Span, moment_of_python, span_of_python
 
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 UINT_MAX = 2**64 - 1
@@ -40,8 +41,8 @@ KINDS: dict[type, TypeValue] = {
     bytes: TypeValue("bytes"),
     list: TypeValue("list"),
     dict: TypeValue("map"),
-    datetime: TypeValue("google.protobuf.Timestamp"),
-    timedelta: TypeValue("google.protobuf.Duration"),
+    Moment: TypeValue("google.protobuf.Timestamp"),
+    Span: TypeValue("google.protobuf.Duration"),
     TypeValue: TypeValue("type"),
 }
 
@@ -51,7 +52,7 @@ DENOTATIONS: dict[str, TypeValue] = {kind.name: kind for kind in KINDS.values()}
 NUMBERS = frozenset({int, UInt, float})
 
 # Single values that Python compares as we do, within one class.
-SCALARS = frozenset({type(None), bool, int, UInt, float, str, bytes, datetime, timedelta, TypeValue})
+SCALARS = frozenset({type(None), bool, int, UInt, float, str, bytes, Moment, Span, TypeValue})
 
 _SHORT_NAMES = {"google.protobuf.Timestamp": "timestamp", "google.protobuf.Duration": "duration", "null_type": "null"}
 
@@ -68,9 +69,9 @@ def plain(value: Any) -> Any:
         return value
     match value:
         case datetime():
-            return datetime.combine(value.date(), value.timetz())
+            return moment_of_python(value)
         case timedelta():
-            return timedelta(value.days, value.seconds, value.microseconds)
+            return span_of_python(value)
         case int():
             return int(value)
         case float():

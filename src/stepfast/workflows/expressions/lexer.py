@@ -41,7 +41,7 @@ _WORD = re.compile(
     |(?P<double>(?:[0-9]+\.[0-9]+|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)
     |(?P<uint>(?:0x[0-9a-fA-F]+|[0-9]+)[uU])
     |(?P<int>0x[0-9a-fA-F]+|[0-9]+)
-    |(?P<quote>(?:[rR][bB]?|[bB][rR]?)?(?:\"\"\"|'''|"|'))
+    |(?P<quote>(?:[rR]|[bB][rR]?)?(?:\"\"\"|'''|"|'))
     |(?P<name>[A-Za-z_][A-Za-z0-9_]*)
     |`(?P<quoted>[A-Za-z0-9_.\-/ ]+)`
     |(?P<sign>&&|\|\||[<>=!]=|[-+*/%<>!?:.,()\[\]{}])""",
@@ -69,6 +69,9 @@ _SIMPLE_ESCAPES = {
     "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
     "\\": "\\", "?": "?", '"': '"', "'": "'", "`": "`",
 }  # fmt: skip
+
+# Halves of characters in UTF-16, which CEL does not put together.
+_SURROGATES = range(0xD800, 0xE000)
 
 _MISTAKEN_SIGNS = {"=": "write == to compare", "&": "write &&", "|": "write ||", "$": "leave it out"}
 
@@ -154,20 +157,16 @@ def _quoted(text: str, opening: re.Match[str]) -> Token:
 
 
 def _unescaped(body: str, at: int) -> str:
-    text = _ESCAPE.sub(lambda escape: _character(escape, at), body)
-    try:
-        # Two escaped surrogates in a row are one character; one alone is none.
-        return text.encode("utf-16", "surrogatepass").decode("utf-16")
-    except UnicodeDecodeError:
-        raise ExpressionProblem("a lone surrogate is no character", at, at + len(body)) from None
+    return _ESCAPE.sub(lambda escape: _character(escape, at), body)
 
 
 def _character(escape: re.Match[str], at: int) -> str:
     code = _code(escape)
     if code is None:
         return _simple(escape, at)
-    if code > 0x10FFFF:
-        raise ExpressionProblem(f"{escape[0]} is no character", at + escape.start(), at + escape.end())
+    if code > 0x10FFFF or code in _SURROGATES:
+        hint = "write it with eight digits, like \\U0001F600" if code in _SURROGATES else ""
+        raise ExpressionProblem(f"{escape[0]} is no character", at + escape.start(), at + escape.end(), hint)
     return chr(code)
 
 

@@ -64,12 +64,16 @@ def parse(text: str) -> Node:
 def check_text(text: str) -> None:
     """Refuse what is too long, or no text at all."""
     if len(text) > MAX_LENGTH:
-        raise ExpressionProblem(
-            f"the expression has {len(text):,} characters; allowed are {MAX_LENGTH:,}", 0, len(text)
-        )
+        raise too_long(0, len(text))
     lone = _SURROGATE.search(text)
     if lone:
         raise ExpressionProblem("a lone surrogate is no character", lone.start(), lone.end())
+
+
+def too_long(start: int, end: int) -> ExpressionProblem:
+    """The fault of an expression that nobody could read."""
+    message = f"the expression has more than the {MAX_LENGTH:,} characters that are allowed"
+    return ExpressionProblem(message, start, end, "split it into several steps")
 
 
 def _too_deep(start: int, end: int) -> ExpressionProblem:
@@ -262,11 +266,11 @@ class Parser:
 
     def arguments(self) -> tuple[Node, ...]:
         self.expect("(")
-        return self.expressions(")")
+        return self.expressions(")", may_end_with_comma=False)
 
-    def expressions(self, closing: str) -> tuple[Node, ...]:
+    def expressions(self, closing: str, *, may_end_with_comma: bool = True) -> tuple[Node, ...]:
         nodes: list[Node] = []
-        while not self.take(closing):
+        while not ((may_end_with_comma or not nodes) and self.take(closing)):
             nodes.append(self.expression())
             if not self.take(","):
                 self.expect(closing)

@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from stepfast.workflows.expressions.problems import Failed
+from stepfast.workflows.expressions.unicode import Ranges, cases, ranges_of_script
 
 MAX_PATTERN = 1_000
 _MAX_REPEAT = 1_000
 _MAX_NESTING = 50
 _HIGHEST = 0x10FFFF
-
-Ranges = tuple[tuple[int, int], ...]
 
 
 class Part:
@@ -32,7 +31,7 @@ class Characters(Part):
     any_case: bool = False
 
     def has(self, character: str) -> bool:
-        forms = _cases(character) if self.any_case else (character,)
+        forms = cases(character) if self.any_case else (character,)
         return any(map(self._lists, forms)) != self.negated
 
     def _lists(self, character: str) -> bool:
@@ -40,6 +39,8 @@ class Characters(Part):
         if any(low <= code <= high for low, high in self.ranges):
             return True
         category = unicodedata.category(character) if self.categories else ""
+        # RE2 counts what is not assigned among no category.
+        category = "" if category == "Cn" else category
         return any(category.startswith(name) == meant for name, meant in self.categories)
 
 
@@ -83,12 +84,13 @@ class _Flags:
 _FLAG_NAMES = {"i": "any_case", "m": "lines", "s": "dot_all"}
 _FLAGS = re.compile(r"([imsU]*)(?:-([imsU]+))?([:)])")
 _GROUP_NAME = re.compile(r"P?<([A-Za-z_][A-Za-z0-9_]*)>")
-_COUNT = re.compile(r"\{(\d{1,9})(?:(,)(\d{1,9})?)?\}", re.ASCII)
+# A number with a zero in front counts nothing, and is plain text.
+_COUNT = re.compile(r"\{(0|[1-9]\d{0,8})(?:(,)(0|[1-9]\d{0,8})?)?\}", re.ASCII)
 _POSIX = re.compile(r"\[:(\^?)([a-z]+):\]")
 _PROPERTY = re.compile(r"[pP](?:\{(\^?)(\w+)\}|([A-Z]))", re.ASCII)
 _HEX = re.compile(r"x(?:([0-9a-fA-F]{2})|\{([0-9a-fA-F]{1,6})\})")
 _OCTAL = re.compile(r"0[0-7]{0,2}|[1-7][0-7]{1,2}")
-_CATEGORY = re.compile(r"L[ulmto]?|M[nce]?|N[dlo]?|P[cdseifo]?|S[mcko]?|Z[slp]?|C[cfsno]?")
+_CATEGORY = re.compile(r"L[ulmto]?|M[nce]?|N[dlo]?|P[cdseifo]?|S[mcko]?|Z[slp]?|C[cfso]?")
 
 _DIGITS: Ranges = ((48, 57),)
 _WORDS: Ranges = ((48, 57), (65, 90), (95, 95), (97, 122))
@@ -125,10 +127,6 @@ def read_pattern(text: str) -> Part:
     return _PatternReader(text).whole()
 
 
-def _cases(character: str) -> tuple[str, ...]:
-    return tuple(form for form in {character, character.lower(), character.upper()} if len(form) == 1)
-
-
 def _complement(ranges: Ranges) -> Ranges:
     gaps, next_free = [], 0
     for low, high in sorted(ranges):
@@ -138,6 +136,14 @@ def _complement(ranges: Ranges) -> Ranges:
     if next_free <= _HIGHEST:
         gaps.append((next_free, _HIGHEST))
     return tuple(gaps)
+
+
+def _spelled_out(characters: Characters) -> Characters:
+    """A set as one of the members of another, which cannot be all but something."""
+    if not characters.negated:
+        return characters
+    ranges = _complement(characters.ranges) if characters.ranges else ()
+    return Characters(ranges, tuple((name, not meant) for name, meant in characters.categories))
 
 
 class _PatternReader:
@@ -184,6 +190,8 @@ class _PatternReader:
         while self.at < len(self.text) and not self.next_is("|") and not self.next_is(")"):
             if self.take("\\Q"):
                 parts.extend(self.literal_text())
+                if parts:
+                    parts.append(self.repeated(parts.pop()))
             elif not self.take("\\E"):
                 parts.append(self.repeated(self.atom()))
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
@@ -193,6 +201,7 @@ class _PatternReader:
         stop = len(self.text) if end < 0 else end
         quoted = self.text[self.at : stop]
         self.at = stop
+        self.take("\\E")
         return [self.single(ord(character)) for character in quoted]
 
     def repeated(self, part: Part) -> Part:
@@ -219,7 +228,7 @@ class _PatternReader:
 
     def atom(self) -> Part:
         sign = self.text[self.at]
-        if sign in "*+?":
+        if sign in "*+?" or _COUNT.match(self.text, self.at):
             self.refuse(f"nothing stands before '{sign}'")
         self.at += 1
         match sign:
@@ -282,15 +291,20 @@ class _PatternReader:
         sign = self.text[self.at]
         if sign.lower() in _PERL:
             self.at += 1
-            ranges = _PERL[sign.lower()]
-            return Characters(ranges if sign.islower() else _complement(ranges))
+            return Characters(_PERL[sign.lower()], negated=sign.isupper())
         if sign not in "pP":
             return None
         match = self.take_match(_PROPERTY)
         name = (match[2] or match[3]) if match else ""
-        if match is None or not _CATEGORY.fullmatch(name):
-            self.refuse("of Unicode's properties it has the general categories here, such as \\p{Lu}")
-        return Characters(categories=((name, (sign == "p") != bool(match[1])),))
+        if match is None:
+            self.refuse("a property of Unicode is written like \\pL or \\p{Greek}")
+        negated = (sign == "P") != bool(match[1])
+        if _CATEGORY.fullmatch(name):
+            return Characters(categories=((name, True),), negated=negated)
+        script = ((0, _HIGHEST),) if name == "Any" else ranges_of_script(name)
+        if script is None:
+            self.refuse("of Unicode's properties it has general categories and scripts, such as \\p{Lu} and \\p{Greek}")
+        return Characters(script, negated=negated)
 
     def escaped_code(self) -> int:
         sign = self.text[self.at]
@@ -335,7 +349,7 @@ class _PatternReader:
             self.at += 1
             several = self.escaped_set()
             if several is not None:
-                return several
+                return _spelled_out(several)
             self.at -= 1
         low = self.class_code()
         high = low

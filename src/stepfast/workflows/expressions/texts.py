@@ -88,12 +88,31 @@ def _shown(number: int) -> str:
     return str(number) if abs(number) < 10**18 else "a huge number"
 
 
+def char_at(meter: Meter, text: str, index: int) -> str:
+    """The character there; nothing just behind the last one."""
+    if not 0 <= index <= len(text):
+        raise Failed(f"there is no character {_shown(index)} in a text of {len(text):,} characters")
+    return text[index : index + 1]
+
+
 def index_of(meter: Meter, text: str, part: str, start: int = 0) -> int:
     """Where the part first stands at or after `start`, or -1."""
-    if not 0 <= start <= len(text):
-        raise Failed(f"a text of {len(text):,} characters cannot be searched from {_shown(start)}")
+    _check_start(text, start)
     spend_copy(meter, len(text) + len(part))
     return text.find(part, start)
+
+
+def last_index_of(meter: Meter, text: str, part: str, start: int | None = None) -> int:
+    """Where the part last stands at or before `start`, or -1."""
+    last = len(text) if start is None else start
+    _check_start(text, last)
+    spend_copy(meter, len(text) + len(part))
+    return text.rfind(part, 0, last + len(part))
+
+
+def _check_start(text: str, start: int) -> None:
+    if not 0 <= start <= len(text):
+        raise Failed(f"a text of {len(text):,} characters cannot be searched from {_shown(start)}")
 
 
 def size_of(meter: Meter, value: Any) -> int:

@@ -8,67 +8,47 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from stepfast.workflows.expressions.budget import Meter
 from stepfast.workflows.expressions.problems import Failed
-from stepfast.workflows.expressions.spans import check_range
+from stepfast.workflows.expressions.spans import EPOCH, SECOND, Moment, Span, moment_of, span_of
 
 _MOMENT = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:[Zz]|([+-])(\d\d):(\d\d))", re.ASCII
+    r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?(?:[Zz]|([+-])(\d\d):(\d\d))", re.ASCII
 )
 _SPAN = re.compile(r"([+-]?)((?:(?:\d+\.?\d*|\.\d+)(?:h|ms|m|s|us|µs|ns))+)", re.ASCII)
 _SPAN_PART = re.compile(r"(\d*)(?:\.(\d*))?(h|ms|m|s|us|µs|ns)", re.ASCII)
 _OFFSET = re.compile(r"([+-]?)(\d\d):(\d\d)", re.ASCII)
 _UNIT_NS = {"h": 3_600 * 10**9, "m": 60 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "µs": 10**3, "ns": 1}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_TEXT = 100
 
 
-def read_moment(text: str) -> datetime:
-    """A timestamp from its text in the form of RFC 3339; Python keeps microseconds of it."""
+def read_moment(text: str) -> Moment:
+    """A timestamp from its text in the form of RFC 3339; what is less than a nanosecond is cut off."""
     match = _MOMENT.fullmatch(text)
     if match is None:
         raise Failed("the text is no timestamp; write it like 2030-01-31T12:00:00Z")
     year, month, day, hour, minute, second = map(int, match.groups()[:6])
-    micros = int((match[7] or "0").ljust(6, "0")[:6])
+    zone = _fixed(match[8], match[9], match[10])
     try:
-        local = datetime(year, month, day, hour, minute, second, micros, tzinfo=_fixed(match[8], match[9], match[10]))
-        return local.astimezone(UTC)
-    except (ValueError, OverflowError):
+        local = datetime(year, month, day, hour, minute, second, tzinfo=zone)
+    except ValueError:
         raise Failed("there is no such moment; years go from 1 to 9999") from None
+    return moment_of((local - EPOCH) // timedelta(seconds=1) * SECOND + int((match[7] or "0").ljust(9, "0")))
 
 
-def moment_of_seconds(seconds: int) -> datetime:
-    """A timestamp from seconds since 1970."""
-    try:
-        return _EPOCH + timedelta(seconds=seconds)
-    except OverflowError:
-        raise Failed("the timestamp is out of range; years go from 1 to 9999") from None
-
-
-def seconds_of_moment(moment: datetime) -> int:
-    """Seconds since 1970, cut off to whole ones."""
-    return (_aware(moment) - _EPOCH) // timedelta(seconds=1)
-
-
-def write_moment(moment: datetime) -> str:
+def write_moment(moment: Moment) -> str:
     """RFC 3339, in UTC, with as many digits as there are."""
-    text = _aware(moment).astimezone(UTC).replace(tzinfo=None)
-    whole = text.replace(microsecond=0).isoformat()
-    fraction = f".{text.microsecond:06}".rstrip("0") if text.microsecond else ""
-    return f"{whole}{fraction}Z"
+    whole = _local(moment, None).replace(tzinfo=None).isoformat()
+    return f"{whole}{_fraction(moment % SECOND)}Z"
 
 
-def read_span(text: str) -> timedelta:
+def read_span(text: str) -> Span:
     """A duration from a text like `1h30m`, `-1.5s` or `200ms`."""
-    if text == "0":
-        return timedelta(0)
+    if text in ("0", "+0", "-0"):
+        return Span(0)
     match = _SPAN.fullmatch(text) if len(text) <= _LONGEST_TEXT else None
     if match is None:
         raise Failed("the text is no duration; write it like 1h30m, 90s or 200ms")
     nanos = sum(_nanos(*part.groups()) for part in _SPAN_PART.finditer(match[2]))
-    try:
-        span = timedelta(microseconds=nanos // 1_000)
-    except OverflowError:
-        raise Failed("the duration is out of range") from None
-    return check_range(-span if match[1] == "-" else span)
+    return span_of(-nanos if match[1] == "-" else nanos)
 
 
 def _nanos(whole: str, fraction: str | None, unit: str) -> int:
@@ -76,23 +56,20 @@ def _nanos(whole: str, fraction: str | None, unit: str) -> int:
     return int((whole or "0") + digits) * _UNIT_NS[unit] // int(10 ** len(digits))
 
 
-def write_span(span: timedelta) -> str:
+def write_span(span: Span) -> str:
     """Seconds, with as many digits as there are."""
-    micros = span // timedelta(microseconds=1)
-    sign, (seconds, rest) = "-" if micros < 0 else "", divmod(abs(micros), 1_000_000)
-    fraction = f".{rest:06}".rstrip("0") if rest else ""
-    return f"{sign}{seconds}{fraction}s"
+    seconds, rest = divmod(abs(span), SECOND)
+    return f"{'-' if span < 0 else ''}{seconds}{_fraction(rest)}s"
 
 
-def _aware(moment: datetime) -> datetime:
-    if moment.tzinfo is None:
-        raise Failed("the timestamp has no time zone")
-    return moment
+def _fraction(nanos: int) -> str:
+    return f".{nanos:09}".rstrip("0") if nanos else ""
 
 
-def _local(moment: datetime, zone: str | None) -> datetime:
+def _local(moment: Moment, zone: str | None) -> datetime:
+    """The second in which the moment lies."""
     try:
-        return _aware(moment).astimezone(UTC if zone is None else _zone(zone))
+        return (EPOCH + timedelta(seconds=moment // SECOND)).astimezone(UTC if zone is None else _zone(zone))
     except OverflowError:
         raise Failed("the timestamp is out of range there; years go from 1 to 9999") from None
 
@@ -116,64 +93,66 @@ def _fixed(sign: str | None, hours: str | None, minutes: str | None) -> tzinfo:
     return timezone(-offset if sign == "-" else offset)
 
 
-def full_year(meter: Meter, moment: datetime, zone: str | None = None) -> int:
+def full_year(meter: Meter, moment: Moment, zone: str | None = None) -> int:
     return _local(moment, zone).year
 
 
-def month(meter: Meter, moment: datetime, zone: str | None = None) -> int:
+def month(meter: Meter, moment: Moment, zone: str | None = None) -> int:
     return _local(moment, zone).month - 1
 
 
-def date(meter: Meter, moment: datetime, zone: str | None = None) -> int:
+def date(meter: Meter, moment: Moment, zone: str | None = None) -> int:
     return _local(moment, zone).day
 
 
-def day_of_month(meter: Meter, moment: datetime, zone: str | None = None) -> int:
+def day_of_month(meter: Meter, moment: Moment, zone: str | None = None) -> int:
     return _local(moment, zone).day - 1
 
 
-def day_of_week(meter: Meter, moment: datetime, zone: str | None = None) -> int:
+def day_of_week(meter: Meter, moment: Moment, zone: str | None = None) -> int:
     return _local(moment, zone).isoweekday() % 7
 
 
-def day_of_year(meter: Meter, moment: datetime, zone: str | None = None) -> int:
+def day_of_year(meter: Meter, moment: Moment, zone: str | None = None) -> int:
     return _local(moment, zone).timetuple().tm_yday - 1
 
 
-def hours(meter: Meter, moment: datetime, zone: str | None = None) -> int:
+def hours(meter: Meter, moment: Moment, zone: str | None = None) -> int:
     return _local(moment, zone).hour
 
 
-def minutes(meter: Meter, moment: datetime, zone: str | None = None) -> int:
+def minutes(meter: Meter, moment: Moment, zone: str | None = None) -> int:
     return _local(moment, zone).minute
 
 
-def seconds(meter: Meter, moment: datetime, zone: str | None = None) -> int:
+def seconds(meter: Meter, moment: Moment, zone: str | None = None) -> int:
     return _local(moment, zone).second
 
 
-def milliseconds(meter: Meter, moment: datetime, zone: str | None = None) -> int:
-    return _local(moment, zone).microsecond // 1_000
+def milliseconds(meter: Meter, moment: Moment, zone: str | None = None) -> int:
+    # The same everywhere, but a zone that there is not must be told.
+    _local(moment, zone)
+    return moment % SECOND // 10**6
 
 
-def hours_of_span(meter: Meter, span: timedelta) -> int:
-    return _whole(span, timedelta(hours=1))
+def hours_of_span(meter: Meter, span: Span) -> int:
+    return _whole(span, 3_600 * SECOND)
 
 
-def minutes_of_span(meter: Meter, span: timedelta) -> int:
-    return _whole(span, timedelta(minutes=1))
+def minutes_of_span(meter: Meter, span: Span) -> int:
+    return _whole(span, 60 * SECOND)
 
 
-def seconds_of_span(meter: Meter, span: timedelta) -> int:
-    return _whole(span, timedelta(seconds=1))
+def seconds_of_span(meter: Meter, span: Span) -> int:
+    return _whole(span, SECOND)
 
 
-def milliseconds_of_span(meter: Meter, span: timedelta) -> int:
+def milliseconds_of_span(meter: Meter, span: Span) -> int:
     """Those beyond the last whole second, as the specification has it."""
-    rest = abs(span) % timedelta(seconds=1)
-    return _whole(-rest if span < timedelta(0) else rest, timedelta(milliseconds=1))
+    rest = abs(span) % SECOND
+    return _whole(-rest if span < 0 else rest, 10**6)
 
 
-def _whole(span: timedelta, unit: timedelta) -> int:
-    count = abs(span) // unit
-    return -count if span < timedelta(0) else count
+def _whole(nanos: int, unit: int) -> int:
+    count = abs(nanos) // unit
+    return -count if nanos < 0 else count

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -24,9 +23,9 @@ from stepfast.workflows.expressions.kinds import (
     plain,
 )
 from stepfast.workflows.expressions.problems import Failed, did_you_mean
-from stepfast.workflows.expressions.spans import check_moment, check_span
+from stepfast.workflows.expressions.spans import Moment, Span, moment_of, span_of
 
-_ORDERED = frozenset({bool, int, UInt, float, str, bytes, datetime, timedelta})
+_ORDERED = frozenset({bool, int, UInt, float, str, bytes, Moment, Span})
 _COPIED = frozenset({str, bytes, list})
 _MOST_KEYS_SHOWN = 8
 
@@ -58,12 +57,10 @@ def add(meter: Meter, left: Any, right: Any) -> Any:
             return left + right
         if kind is UInt:
             return check_uint(int(left) + int(right))
-        if kind is timedelta:
-            return check_span(left, right, 1)
-    elif kind is datetime and type(right) is timedelta:
-        return check_moment(left, right, 1)
-    elif kind is timedelta and type(right) is datetime:
-        return check_moment(right, left, 1)
+        if kind is Span:
+            return span_of(int(left) + int(right))
+    elif (kind is Moment and type(right) is Span) or (kind is Span and type(right) is Moment):
+        return moment_of(int(left) + int(right))
     return add(meter, *_plain_pair("+", left, right))
 
 
@@ -77,20 +74,11 @@ def subtract(meter: Meter, left: Any, right: Any) -> Any:
             return left - right
         if kind is UInt:
             return check_uint(int(left) - int(right))
-        if kind is timedelta:
-            return check_span(left, right, -1)
-        if kind is datetime:
-            return _between(left, right)
-    elif kind is datetime and type(right) is timedelta:
-        return check_moment(left, right, -1)
+        if kind in (Span, Moment):
+            return span_of(int(left) - int(right))
+    elif kind is Moment and type(right) is Span:
+        return moment_of(int(left) - int(right))
     return subtract(meter, *_plain_pair("-", left, right))
-
-
-def _between(left: datetime, right: datetime) -> timedelta:
-    try:
-        return left - right
-    except TypeError:
-        raise Failed("one of the timestamps has no time zone") from None
 
 
 def multiply(meter: Meter, left: Any, right: Any) -> Any:
@@ -125,7 +113,8 @@ def remainder(meter: Meter, left: Any, right: Any) -> Any:
     if kind is type(right) and kind in (int, UInt):
         if kind is UInt:
             return UInt(int(left) - int(right) * _quotient(int(left), int(right)))
-        return check_int(left) - right * _quotient(left, check_int(right))
+        # The lowest number by -1 is refused as in a division, though the remainder would fit.
+        return left - right * check_int(_quotient(check_int(left), check_int(right)))
     return remainder(meter, *_plain_pair("%", left, right))
 
 
@@ -210,8 +199,6 @@ def _comparable(meter: Meter, operation: str, left: Any, right: Any) -> tuple[An
     if kind is other and kind in _ORDERED:
         if kind in _COPIED:
             spend_copy(meter, min(len(left), len(right)))
-        elif kind is datetime and (left.tzinfo is None) != (right.tzinfo is None):
-            raise Failed("one of the timestamps has no time zone")
         return left, right
     if kind in NUMBERS and other in NUMBERS:
         return left, right
@@ -376,6 +363,6 @@ def make_map(keys: Sequence[Any], values: Sequence[Any]) -> dict[Any, Any]:
         if type(key) not in (bool, int, UInt, str):
             raise Failed(f"a key must be a text, a whole number or a boolean, and this is of kind {kind_name(key)}")
         if key in made:
-            raise Failed("the map has the same key twice")
+            raise Failed("the map has the same key twice; true and 1 count as one, and so do false and 0")
         made[key] = value
     return made

@@ -50,6 +50,9 @@ class Builder:
     def _refuse(self, draft: Draft, message: str, hint: str) -> None:
         self.problems.append(Problem(draft.id, message, hint))
 
+    def _refuse_empty(self, what: str, hint: str) -> None:
+        self.problems.append(Problem("", f"{what!r} has no steps", hint))
+
     def _own(self, step: GraphStep[Any]) -> Draft:
         self._changed()
         if not isinstance(step, GraphStep):

@@ -103,8 +103,6 @@ class CombinedSteps(ReadySteps):
         """
         step = target if isinstance(target, GraphStep) else self._for_items(target, inputs)
         draft = self._own(step)
-        if at_once is not None and at_once < 1:
-            self._refuse(draft, f"step {draft.id!r} has at_once={at_once!r}", "It must be at least 1.")
         if draft.each is not None:
             self._refuse(draft, f"step {draft.id!r} is given to graph.each twice", "Put one into graph.do(...) first.")
         draft.each = EachDraft(over, key, at_once, join_rule(join, on_extra))
@@ -137,6 +135,8 @@ class CombinedSteps(ReadySteps):
         """The steps of the first case whose condition holds, as a sequence; the output is that of the last of them."""
         own = [(condition, self._adopted(steps, id)) for condition, steps in cases]
         rest = self._adopted(otherwise, id)
+        if not own or not all(drafts for _, drafts in own):
+            self._refuse_empty(id, "A switch needs a case, and each case a step.")
 
         def make(compiler: Compiler, _: Draft) -> plans.Verb:
             made = [
@@ -151,6 +151,8 @@ class CombinedSteps(ReadySteps):
     def do(self, id: str, *steps: GraphStep[Any], **options: Unpack[StepOptions]) -> GraphStep[Any]:
         """Steps as one, a sequence of its own: to be repeated, caught or undone together."""
         own = self._adopted(steps, id)
+        if not own:
+            self._refuse_empty(id, "Give it the steps that it consists of.")
         hint = steps[-1].hint if steps else lambda: Any
         return self._add(id, lambda compiler, _: plans.Do(compiler.block(own, is_sequence=True)), options, hint)
 
@@ -164,6 +166,10 @@ class CombinedSteps(ReadySteps):
     ) -> GraphStep[Any]:
         """Steps side by side as one, until their join is decided; the output is `{results, failed, cancelled}`."""
         own, rule = self._adopted(steps, id), join_rule(join, on_extra)
+        if not own:
+            self._refuse_empty(id, "Give it the steps that run side by side.")
+        elif rule.kind == "first" and rule.number > len(own):
+            self._refuse(own[0], f"step {id!r} has join={join!r} and {len(own)} branches", "It can never be met.")
 
         def make(compiler: Compiler, _: Draft) -> plans.Verb:
             return plans.Parallel(compiler.block(own).steps, rule)
@@ -173,8 +179,6 @@ class CombinedSteps(ReadySteps):
     def loop(self, step: GraphStep[T], condition: Condition, *, most: int = 1_000) -> GraphStep[T]:
         """Do a step again and again as long as a condition holds: `lambda output: output is None or output.more`."""
         draft = self._own(step)
-        if most < 1:
-            self._refuse(draft, f"step {draft.id!r} is to be repeated at most {most!r} times", "Allow at least one.")
         draft.loop = LoopDraft(condition, most)
         return step
 
@@ -184,5 +188,7 @@ class CombinedSteps(ReadySteps):
         """Do other steps when a step has failed for good: for these errors, or for any; their output is its output."""
         draft = self._own(step)
         names = tuple(each if isinstance(each, str) else each.__name__ for each in errors)
+        if not steps:
+            self._refuse_empty(f"{draft.id}'s catch", "Give it the steps that are done instead.")
         draft.catch.append(CatchDraft(self._adopted(steps, draft.id), names))
         return step

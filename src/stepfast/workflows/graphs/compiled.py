@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from stepfast.kernel.errors import ExecutorNotFound, Invalid, InvalidDefinition
+from stepfast.kernel.errors import ExecutorNotFound, InvalidDefinition, WorkflowNotFound
 from stepfast.workflows.executors.executor import Executor, executor_of_step
 from stepfast.workflows.functions import Workflow
 from stepfast.workflows.graphs.compiling import Compiler, numbered
@@ -33,7 +33,7 @@ class CompiledGraph:
     executors: Mapping[str, Executor]
     children: Children
     find_executor: frame.FindExecutor = field(default=lambda name: _defined_executor(name))
-    find_workflow: frame.FindWorkflow = field(default=lambda name, version: _defined_workflow(name, version))
+    find_workflow: frame.FindWorkflow = field(default=lambda name, version, _: _defined_workflow(name, version))
 
     def beside(
         self, executors: frame.FindExecutor | None = None, workflows: frame.FindWorkflow | None = None
@@ -50,10 +50,10 @@ class CompiledGraph:
         own = self.executors.get(name)
         return self.find_executor(name) if own is None else own
 
-    def workflow(self, name: str, version: int | None) -> Workflow:
+    def workflow(self, name: str, version: int | None, tenant: str) -> Workflow:
         """The workflow that a step runs as a child."""
         own = None if version is None else self.children.get((name, version))
-        return self.find_workflow(name, version) if own is None else own
+        return self.find_workflow(name, version, tenant) if own is None else own
 
     def check_config(self, given: Any) -> None:
         """Refuse a config that does not fit, with everything that is wrong with it."""
@@ -89,5 +89,5 @@ def _defined_workflow(name: str, version: int | None) -> Workflow:
     found = [each for each in DEFINED if each.name == name and version in (None, each.version)]
     if not found:
         wanted = name if version is None else f"{name}@{version}"
-        raise Invalid(f"No workflow is named {wanted!r} here. Is the module that has it imported?")
+        raise WorkflowNotFound(f"No workflow is named {wanted!r} here. Is the module that has it imported?")
     return max(found, key=lambda each: each.version)

@@ -7,18 +7,21 @@ import json
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from stepfast.kernel.errors import Invalid, InvalidDefinition
 from stepfast.kernel.texts import shown
-from stepfast.workflows.codec import ValueCodec
+from stepfast.workflows.codec import ValueCodec, hints_of
+from stepfast.workflows.culprits import is_native
 from stepfast.workflows.executors.executor import Executor
 from stepfast.workflows.executors.schemas import CONFIG
 from stepfast.workflows.functions import Workflow
 from stepfast.workflows.graphs.drafts import Draft, GateDraft, GraphStep, Group, UseDraft, joined_hint
-from stepfast.workflows.graphs.formulas import Reading, formula_of, is_function, references_of
-from stepfast.workflows.graphs.hints import item_of, part_of
+from stepfast.workflows.graphs.formulas import Reading, StageInputs, formula_of, has_unknown, is_function
+from stepfast.workflows.graphs.hints import NoSuchPart, item_of, may_be_list, may_fit, part_of, restored
 from stepfast.workflows.graphs.stages import Around, executor_of, types_of
+from stepfast.workflows.graphs.terms import good_options
 from stepfast.workflows.graphs.values import Value, path_of, root_of, step_of
 from stepfast.workflows.limits import Limits, check_limit
 from stepfast.workflows.plans.checking import Names, Problem
@@ -41,35 +44,14 @@ from stepfast.workflows.steps import AsyncStep, SyncStep
 if TYPE_CHECKING:
     from stepfast.workflows.graphs.graph import Graph
 
+T = TypeVar("T")
 
-@dataclass(frozen=True, slots=True)
-class StageInputs:
-    """The durable input of a stage: the run's, the outputs that it declares as far as they are there, and its item."""
-
-    input: Reading
-    reads: tuple[Reading, ...]
-    needs: tuple[Reading, ...]
-    item: Reading | None
-
-    @property
-    def references(self) -> tuple[Reference, ...]:
-        # Of those that it merely needs it can do without the output: to read them so would skip it with them.
-        ends = tuple((*reading.root[:2], "state") for reading in self.needs)
-        parts = (self.input, *self.reads, *(() if self.item is None else (self.item,)))
-        return (*references_of(parts), *ends)
-
-    def described(self) -> Any:
-        return [
-            each.described() for each in (self.input, *self.reads, *self.needs, *([self.item] if self.item else ()))
-        ]
-
-    def evaluate(self, scope: Scope) -> Any:
-        steps = scope["steps"]
-        there = [each for each in (*self.reads, *self.needs) if "output" in steps.get(each.root[1], ())]
-        named: dict[str, Any] = {"input": self.input.evaluate(scope)}
-        if self.reads or self.needs:
-            named["outputs"] = {each.root[1]: each.evaluate(scope) for each in there}
-        return named if self.item is None else {**named, "item": self.item.evaluate(scope)}
+PLACES: Mapping[str, str] = {
+    "item": "inside a step that is done for each of many: in its inputs, key, gates and undo",
+    "output": "in `after` and `undo` of a step, and in a loop",
+    "round": "in a loop",
+    "error": "in steps that are given to graph.catch(...)",
+}
 
 
 class Compiler:
@@ -85,6 +67,8 @@ class Compiler:
         self._drafts = {draft.id: draft for draft in drafts}
         self._names = Names(self._drafts)
         self._at: Draft | None = None
+        self._seen: frozenset[str] = frozenset()
+        """What formulas may ask for here, beside what they may ask for anywhere: `item`, `output`, `round`, `error`."""
 
     def block(self, drafts: Iterable[Draft], is_sequence: bool = False) -> Block:
         return Block(tuple(self.step(draft) for draft in drafts), is_sequence)
@@ -101,15 +85,17 @@ class Compiler:
             self._at = outer
 
     def _step(self, draft: Draft) -> PlanStep:
-        options = draft.options
+        options, faults = good_options(draft)
+        for fault in faults:
+            self.refuse(f"step {draft.id!r}: {fault}")
         return PlanStep(
             draft.id,
-            draft.make(self, draft),
+            self._repeats(draft, lambda: draft.make(self, draft)),
             needs=tuple(dict.fromkeys(self._needs(draft))),
-            when=self._optional(options.get("when")),
-            require=self._optional(options.get("require")),
+            when=self._condition("when", options.get("when")),
+            require=self._condition("require", options.get("require")),
             each=self._each(draft),
-            loop=None if draft.loop is None else While(formula_of(draft.loop.condition, self), draft.loop.most),
+            loop=self._repeats(draft, lambda: self._loop(draft)),
             retry=options.get("retry"),
             limits=Limits(
                 check_limit("its timeout", options.get("timeout")),
@@ -117,18 +103,37 @@ class Compiler:
             ),
             queue=options.get("queue"),
             priority=options.get("priority", 0),
-            before=self._gate(options.get("before")),
-            after=self._gate(options.get("after")),
-            undo=self._undo(options.get("undo")),
-            catch=tuple(Handler(self.block(each.drafts, is_sequence=True), each.errors) for each in draft.catch),
+            before=self._in_item(draft, (), lambda: self._gate(options.get("before"))),
+            after=self._in_item(draft, ("output",), lambda: self._gate(options.get("after"))),
+            undo=self._in_item(draft, ("output",), lambda: self._undo(options.get("undo"))),
+            catch=self._in_item(draft, ("error",), lambda: self._catch(draft)),
             on_failure=self._on_failure(options.get("on_failure", OnFailure.FAIL)),
             mock=options.get("mock"),
             has_mock="mock" in options,
             description=options.get("description", ""),
             metadata=options.get("metadata", {}),
-            estimate=self._estimate(draft),
+            estimate=self._estimate(options.get("estimate")),
             group=draft.group,
         )
+
+    def _repeats(self, draft: Draft, make: Callable[[], T]) -> T:
+        """Compile what is done in every round of a step."""
+        return self._in_item(draft, () if draft.loop is None else ("output", "round"), make)
+
+    def _in_item(self, draft: Draft, names: Iterable[str], make: Callable[[], T]) -> T:
+        """Compile what belongs to one item of a step, where these names are known too."""
+        outer, item = self._seen, () if draft.each is None else ("item",)
+        self._seen = outer.union(item, names)
+        try:
+            return make()
+        finally:
+            self._seen = outer
+
+    def _loop(self, draft: Draft) -> While | None:
+        return None if draft.loop is None else While(self._formula("while", draft.loop.condition), draft.loop.most)
+
+    def _catch(self, draft: Draft) -> tuple[Handler, ...]:
+        return tuple(Handler(self.block(each.drafts, is_sequence=True), each.errors) for each in draft.catch)
 
     def _needs(self, draft: Draft) -> Iterator[str]:
         yield from self.ids_of(draft.options.get("needs", ()), "needs")
@@ -168,7 +173,13 @@ class Compiler:
 
     # What formulas ask for.
 
+    @property
+    def may_be_missing(self) -> bool:
+        return self._at is None
+
     def hint_of(self, name: str) -> Any:
+        if name in PLACES and name not in self._seen:
+            self.refuse(f"{self._place} reads {name!r} where there is none", f"It is known only {PLACES[name]}.")
         if name == "input":
             return self.graph.input_hint
         if self._at is not None and name == "item":
@@ -202,6 +213,16 @@ class Compiler:
     def _optional(self, binding: Any) -> Formula | None:
         return None if binding is None else formula_of(binding, self)
 
+    def _condition(self, what: str, binding: Any) -> Formula | None:
+        return None if binding is None else self._formula(what, binding)
+
+    def _formula(self, what: str, condition: Any) -> Formula:
+        if not isinstance(condition, bool) and not has_unknown(condition):
+            self.refuse(
+                f"{self._place} has `{what}` {shown(condition)}", "A condition is a handle, a lambda or a bool."
+            )
+        return formula_of(condition, self)
+
     def _repeated(self, draft: Draft) -> Draft | None:
         """The step that is done for each item: itself, or one that it is a part of."""
         around: Draft | None = draft
@@ -211,25 +232,39 @@ class Compiler:
 
     def _item_hint(self, draft: Draft | None) -> Any:
         over = None if draft is None or draft.each is None else draft.each.over
-        if not isinstance(over, Value):
-            return Any
-        step = step_of(over)
-        hint = self.output_hint(step.id) if step is not None and root_of(over) == "output" else Any
-        if step is None:
-            hint = self.hint_of(root_of(over))
+        return item_of(self._hint_at(over)) if isinstance(over, Value) else Any
+
+    def _hint_at(self, value: Value[Any]) -> Any:
+        """The hint of what a handle leads to."""
+        step, root = step_of(value), root_of(value)
+        if step is not None:
+            hint = self.output_hint(step.id) if root == "output" else bool
+        elif root == "input" or self._at is None:
+            hint = self.graph.input_hint
+        else:
+            hint = self._item_hint(self._repeated(self._at))
         try:
-            for key in path_of(over):
+            for key in path_of(value):
                 hint = part_of(hint, key)
-        except Exception:  # noqa: BLE001 - a path that leads nowhere is refused where it is read
+        except NoSuchPart:
+            # It is refused where it is read.
             return Any
-        return item_of(hint)
+        return hint
 
     def _each(self, draft: Draft) -> Each | None:
         each = draft.each
         if each is None:
             return None
-        key = None if each.key is None else self._key(each.key)
-        return Each(formula_of(each.over, self), "item", key, each.at_once, each.join)
+        over = formula_of(each.over, self)
+        if not self._may_be_list(each.over):
+            self.refuse(f"{self._place} is done for each of {shown(each.over)}", "That is no list.")
+        key = None if each.key is None else self._in_item(draft, (), partial(self._key, each.key))
+        return Each(over, "item", key, each.at_once, each.join)
+
+    def _may_be_list(self, over: Any) -> bool:
+        if isinstance(over, Value):
+            return may_be_list(self._hint_at(over))
+        return isinstance(over, list | tuple) or has_unknown(over)
 
     def _key(self, key: Callable[..., object]) -> Formula:
         parameters = list(inspect.signature(key).parameters) if is_function(key) else []
@@ -255,12 +290,13 @@ class Compiler:
             return None
         if isinstance(given, UseDraft):
             return self.use(given)
+        if isinstance(given, str):
+            raise InvalidDefinition(f"undo is {given!r}: say what it is given, as in graph.undo({given!r}, ...)")
         executor = self.executor(given)
         parameter = first_parameter(executor)
         return Use(executor.name, formula_of({parameter: Value("output")}, self))
 
-    def _estimate(self, draft: Draft) -> Formula | None:
-        estimate = draft.options.get("estimate")
+    def _estimate(self, estimate: Any) -> Formula | None:
         return None if estimate is None else Estimating.of(estimate, self)
 
     # What steps do.
@@ -296,12 +332,28 @@ class Compiler:
             signature.replace(parameters=kept).bind(**inputs)
         except TypeError as error:
             self.refuse(f"{self._place}: {error}", f"Step {executor.name!r} takes {signature}.")
+            return
+        hints = hints_of(executor.body.function)
+        for name, binding in inputs.items():
+            self._check_input(name, binding, hints.get(name, Any))
+
+    def _check_input(self, name: str, binding: Any, hint: Any) -> None:
+        """Refuse what is known not to fit before any run."""
+        if isinstance(binding, Value):
+            given = self._hint_at(binding)
+            if not may_fit(given, hint):
+                told = f"{self._place} is given {binding!r} as {name!r}, which is {_shown_hint(given)}"
+                self.refuse(told, f"It takes {_shown_hint(hint)}.")
+        elif not has_unknown(binding):
+            ValueCodec(hint, f"its {name!r}").restore(restored(binding, hint))
 
     def stage(self, draft: Draft, function: Callable[..., Any], reads: Iterable[Any], config: Any) -> Use:
         """The call of a stage, which is an executor of its own."""
         types = types_of(function)
         if types.input is not Any and self.graph.input_hint is not Any and types.input != self.graph.input_hint:
-            told = f"stage {draft.id!r} has a context with the input {types.input!r}, and the graph's is other"
+            told = (
+                f"stage {draft.id!r} has a context with the input {_shown_hint(types.input)}, and the graph's is other"
+            )
             self.refuse(told, f"Write StageContext[{_shown_hint(self.graph.input_hint)}, ...].")
         read = self.ids_of(reads, "reads")
         needed = [each for each in self._needs(draft) if each not in read]
@@ -309,7 +361,7 @@ class Compiler:
         outputs = {each: self.output_hint(each) for each in (*read, *needed)}
         repeated = self._repeated(draft)
         has_item = repeated is not None
-        item = self._item_hint(repeated) if types.item is Any else types.item
+        item = self._item(repeated, types.item)
         around = Around(self.graph.input_hint, hint, item, has_item, outputs, types.output)
         executor = executor_of(
             function, f"{self.graph.domain}.{draft.id}", draft.id, around, draft.options.get("queue")
@@ -326,6 +378,16 @@ class Compiler:
         )
         return Use(executor.name, inputs, defaults)
 
+    def _item(self, repeated: Draft | None, wanted: Any) -> Any:
+        """The hint of the item that a stage is done for: its own, or else that of the list."""
+        given = self._item_hint(repeated)
+        if wanted is Any:
+            return given
+        if not may_fit(given, wanted):
+            told = f"{self._place} has a context with the item {_shown_hint(wanted)}, and is done for each"
+            self.refuse(f"{told} {_shown_hint(given)}", f"Write StageContext[..., ..., {_shown_hint(given)}].")
+        return wanted
+
     def _output(self, step_id: str) -> Reading:
         return Reading(("steps", step_id, "output"), (), self.output_hint(step_id), f"{step_id}.output")
 
@@ -336,6 +398,8 @@ class Compiler:
         if isinstance(given, Mapping):
             return (dict[str, Any] if hint is None else hint), dict(given)
         is_type = isinstance(given, type) or typing.get_origin(given) is not None
+        if is_native(given):
+            raise InvalidDefinition(f"config is {shown(given)}; give the type of its config, one of it, or a dict")
         own, defaults = (given, {}) if is_type else (type(given), json_of(given))
         if hint not in (None, Any) and hint != own:
             told = f"stage {draft.id!r} has config={_shown_hint(own)}, and a context with {_shown_hint(hint)}"

@@ -33,6 +33,11 @@ NAMES: Mapping[str, str] = {
 class Surroundings(Protocol):
     """What must be known of a graph, and of the step at hand, to read a binding."""
 
+    @property
+    def may_be_missing(self) -> bool:
+        """Whether the outputs of steps that have none are read as None."""
+        ...
+
     def hint_of(self, name: str) -> Any:
         """The hint of `input`, `item` or `output`."""
         ...
@@ -63,6 +68,7 @@ class Reading:
     hint: Any
     """Of what the root leads to."""
     shown: str
+    may_be_missing: bool = False
 
     @property
     def references(self) -> tuple[Reference, ...]:
@@ -72,6 +78,8 @@ class Reading:
         return f"${{ {self.shown} }}"
 
     def evaluate(self, scope: Scope) -> Any:
+        if self.may_be_missing and self.root[0] == "steps" and self.root[2] not in scope["steps"].get(self.root[1], ()):
+            return None
         value = restored(followed(scope, self.root, self.shown), self.hint)
         return followed(value, self.path, self.shown)
 
@@ -116,6 +124,36 @@ class Collected:
         if isinstance(self.parts, Mapping):
             return {name: part.evaluate(scope) for name, part in self.parts.items()}
         return [part.evaluate(scope) for part in self.parts]
+
+
+@dataclass(frozen=True, slots=True)
+class StageInputs:
+    """The durable input of a stage: the run's, the outputs that it declares as far as they are there, and its item."""
+
+    input: Reading
+    reads: tuple[Reading, ...]
+    needs: tuple[Reading, ...]
+    item: Reading | None
+
+    @property
+    def references(self) -> tuple[Reference, ...]:
+        # Of those that it merely needs it can do without the output: to read them so would skip it with them.
+        ends = tuple((*reading.root[:2], "state") for reading in self.needs)
+        parts = (self.input, *self.reads, *(() if self.item is None else (self.item,)))
+        return (*references_of(parts), *ends)
+
+    def described(self) -> Any:
+        return [
+            each.described() for each in (self.input, *self.reads, *self.needs, *([self.item] if self.item else ()))
+        ]
+
+    def evaluate(self, scope: Scope) -> Any:
+        steps = scope["steps"]
+        there = [each for each in (*self.reads, *self.needs) if "output" in steps.get(each.root[1], ())]
+        named: dict[str, Any] = {"input": self.input.evaluate(scope)}
+        if self.reads or self.needs:
+            named["outputs"] = {each.root[1]: each.evaluate(scope) for each in there}
+        return named if self.item is None else {**named, "item": self.item.evaluate(scope)}
 
 
 def formula_of(binding: Any, around: Surroundings) -> Formula:
@@ -168,7 +206,7 @@ def reading_of(value: Value[Any], around: Surroundings) -> Formula:
         root = ("steps", step.id, asked)
         hint = step.hint() if asked == "output" else Any
     _check_path(value, hint, around)
-    return Reading(root, path_of(value), hint, told(value))
+    return Reading(root, path_of(value), hint, told(value), around.may_be_missing)
 
 
 def _check_path(value: Value[Any], hint: Any, around: Surroundings) -> None:
@@ -205,7 +243,8 @@ def _named(name: str, around: Surroundings) -> Formula:
     step_id = around.step_named(name)
     if step_id is None:
         return Constant(None)
-    return Reading(("steps", step_id, "output"), (), around.output_hint(step_id), f"{step_id}.output")
+    hint, shown = around.output_hint(step_id), f"{step_id}.output"
+    return Reading(("steps", step_id, "output"), (), hint, shown, around.may_be_missing)
 
 
 def references_of(formulas: Any) -> tuple[Reference, ...]:

@@ -12,13 +12,16 @@ from stepfast.kernel.durations import Duration
 from stepfast.kernel.errors import InvalidDefinition
 from stepfast.kernel.retry import Retry
 from stepfast.kernel.texts import shown
+from stepfast.workflows.codec import ValueCodec
+from stepfast.workflows.culprits import is_native
 from stepfast.workflows.executors.executor import Executor
 from stepfast.workflows.functions import MAX_VERSION, run_blocking
 from stepfast.workflows.graphs.combining import CombinedSteps
 from stepfast.workflows.graphs.compiled import compiled
 from stepfast.workflows.graphs.drafts import Binding, Draft, GraphStep, StepOptions
+from stepfast.workflows.graphs.hints import PLAIN
 from stepfast.workflows.graphs.stages import Stage, StageContext, check_stage, types_of
-from stepfast.workflows.graphs.starting import Estimate, GraphArguments, GraphResult, estimated
+from stepfast.workflows.graphs.starting import Estimate, GraphArguments, GraphResult, described_configs, estimated
 from stepfast.workflows.graphs.values import Value
 from stepfast.workflows.plans.describing import describe
 from stepfast.workflows.plans.drawing import mermaid
@@ -30,6 +33,7 @@ from stepfast.workflows.steps import check_name
 
 I = TypeVar("I", default=Any)  # noqa: E741
 R = TypeVar("R", default=Any)
+C = TypeVar("C", default=Any)
 T = TypeVar("T")
 
 
@@ -142,11 +146,35 @@ class Graph(CombinedSteps, Generic[I, R]):
         function: None = None,
         /,
         *,
+        config: type[C],
         id: str | None = None,
         reads: Iterable[GraphStep[Any] | str] = (),
-        config: Any = None,
         **options: Unpack[StepOptions],
-    ) -> StageDecorator[I]: ...
+    ) -> StageDecorator[I, C]: ...
+
+    @overload
+    def stage(
+        self,
+        function: None = None,
+        /,
+        *,
+        config: Mapping[str, Any] | None = None,
+        id: str | None = None,
+        reads: Iterable[GraphStep[Any] | str] = (),
+        **options: Unpack[StepOptions],
+    ) -> StageDecorator[I, Any]: ...
+
+    @overload
+    def stage(
+        self,
+        function: None = None,
+        /,
+        *,
+        config: C,
+        id: str | None = None,
+        reads: Iterable[GraphStep[Any] | str] = (),
+        **options: Unpack[StepOptions],
+    ) -> StageDecorator[I, C]: ...
 
     def stage(
         self,
@@ -164,7 +192,7 @@ class Graph(CombinedSteps, Generic[I, R]):
         `reads` it is skipped; those in `needs` may have been skipped. `config` is the type of its config, or what the
         graph sets of it.
         """
-        decorator: StageDecorator[I] = StageDecorator(self, id, reads, config, cast(StepOptions, options))
+        decorator: StageDecorator[I, Any] = StageDecorator(self, id, reads, config, cast(StepOptions, options))
         return decorator if function is None else decorator(function)
 
     def returns(self, result: Binding) -> None:
@@ -183,14 +211,18 @@ class Graph(CombinedSteps, Generic[I, R]):
         return mermaid(self.plan())
 
     def describe(self) -> dict[str, Any]:
-        """The plan as data: its order in layers, and of each step what it does, needs and reads, and its policies."""
-        return describe(self.plan())
+        """The plan as data: its order in layers, of each step what it does, needs and reads, and its config."""
+        plan = self.plan()
+        assert self._compiled is not None
+        return {**describe(plan), "configs": described_configs(plan, self._compiled.executor)}
 
     def estimate(self, input: I, config: Mapping[str, Any] | None = None) -> Estimate:
         """What a run with this input is likely to cost, by the estimates of its steps."""
         plan = self.plan()
         assert self._compiled is not None
-        return estimated(plan, input, config, self._compiled.executor)
+        codec = ValueCodec(self.input_hint, f"the input of graph {self.name!r}")
+        given = codec.decode(PLAIN.encode(input)) if is_native(input) else codec.restore(input)[1]
+        return estimated(plan, given, config, self._compiled.executor)
 
     @property
     def workflow(self) -> PlanWorkflow:
@@ -239,7 +271,7 @@ class GraphWorkflow(PlanWorkflow):
         self.graph = self.made_of = graph
 
 
-class StageDecorator(Generic[I]):
+class StageDecorator(Generic[I, C]):
     """`@graph.stage(...)` with options."""
 
     def __init__(
@@ -249,13 +281,13 @@ class StageDecorator(Generic[I]):
         self._reads = [reads] if isinstance(reads, str | GraphStep) else list(reads)
 
     @overload
-    def __call__(self, function: Callable[[StageContext[I, Any, Any]], Coroutine[Any, Any, T]], /) -> Stage[T]: ...
+    def __call__(self, function: Callable[[StageContext[I, C, Any]], Coroutine[Any, Any, T]], /) -> Stage[T]: ...
 
     @overload
-    def __call__(self, function: Callable[[StageContext[I, Any, Any]], T], /) -> Stage[T]: ...
+    def __call__(self, function: Callable[[StageContext[I, C, Any]], T], /) -> Stage[T]: ...
 
     def __call__(self, function: Any, /) -> Any:
-        name = self._name or check_name("Stage", getattr(function, "__name__", ""), function)
+        name = self._name or str(getattr(function, "__name__", ""))
         check_stage(function, name)
         options: StepOptions = {"description": _first_line(function), **self._options}
         draft = Draft(

@@ -7,6 +7,7 @@ import functools
 import types
 import typing
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from stepfast.workflows.codec import ValueCodec
@@ -16,6 +17,10 @@ Key = str | int
 
 # What JSON has itself is the same before and after.
 AS_IN_JSON = (Any, object, str, bool, int, float, None, type(None), dict, list)
+
+
+SCALARS = (str, bool, int, float)
+LISTS = (list, tuple, set, frozenset)
 
 
 class NoSuchPart(Exception):
@@ -37,6 +42,8 @@ def part_of(hint: Any, key: Key) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if isinstance(origin, type) and issubclass(origin, Mapping) and len(arguments) == 2:
         return arguments[1]
+    if isinstance(key, str) and (hint in SCALARS or origin in LISTS):
+        raise NoSuchPart([])
     return item_of(hint) if isinstance(key, int) else Any
 
 
@@ -45,6 +52,26 @@ def item_of(hint: Any) -> Any:
     origin, arguments = typing.get_origin(_bare(hint)), typing.get_args(_bare(hint))
     is_list = isinstance(origin, type) and issubclass(origin, Sequence | set | frozenset)
     return arguments[0] if is_list and (len(arguments) == 1 or arguments[1:] == (...,)) else Any
+
+
+def may_be_list(hint: Any) -> bool:
+    """Whether values of a hint can be lists, as far as it says."""
+    bare = _bare(hint)
+    kind = typing.get_origin(bare) or bare
+    if not isinstance(kind, type) or kind in (Any, object):
+        return True
+    return issubclass(kind, list | tuple) or issubclass(list, kind)
+
+
+def may_fit(given: Any, wanted: Any) -> bool:
+    """Whether a value of one hint can be one of the other; only what is plainly something else is not."""
+    given, wanted = _bare(given), _bare(wanted)
+    if not all(isinstance(each, type) and each not in (Any, object) for each in (given, wanted)):
+        return True
+    # What has the form of JSON is read by the hint that wants it.
+    if issubclass(given, str | dict | list) or typing.is_typeddict(given) or typing.is_typeddict(wanted):
+        return True
+    return issubclass(given, wanted) or issubclass(wanted, given) or (given in SCALARS and wanted in (float, Decimal))
 
 
 def _bare(hint: Any) -> Any:

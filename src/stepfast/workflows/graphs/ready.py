@@ -8,7 +8,9 @@ from typing import Any, Protocol, TypeVar, cast, overload
 
 from typing_extensions import Unpack
 
-from stepfast.kernel.durations import Duration
+from stepfast.kernel.durations import Duration, span_ms
+from stepfast.kernel.errors import Invalid
+from stepfast.kernel.texts import shown
 from stepfast.workflows.codec import hints_of
 from stepfast.workflows.executors.executor import Executor
 from stepfast.workflows.functions import AsyncWorkflow, SyncWorkflow, Workflow
@@ -27,8 +29,12 @@ from stepfast.workflows.graphs.drafts import (
     StepOptions,
     UseDraft,
 )
-from stepfast.workflows.graphs.formulas import formula_of
+from stepfast.workflows.graphs.formulas import formula_of, has_unknown
+from stepfast.workflows.graphs.hints import PLAIN
+from stepfast.workflows.graphs.terms import check_terms
+from stepfast.workflows.outside import result_hint
 from stepfast.workflows.plans import plan as plans
+from stepfast.workflows.plans.frame import as_json
 from stepfast.workflows.plans.workflow import PlanWorkflow
 from stepfast.workflows.questions import schema_text
 from stepfast.workflows.steps import AsyncStep, SyncStep
@@ -124,6 +130,8 @@ class ReadySteps(Builder):
         def make(compiler: Compiler, _: Draft) -> plans.Verb:
             if isinstance(workflow, str):
                 return plans.RunChild(workflow, formula_of(named, compiler), version)
+            if workflow is self:
+                return plans.RunChild(name, formula_of(named, compiler), version or compiler.graph.version)
             own = workflow if isinstance(workflow, Workflow) else workflow.workflow
             compiler.children[own.name, own.version] = own
             return plans.RunChild(own.name, formula_of(named, compiler), version or own.version)
@@ -132,7 +140,11 @@ class ReadySteps(Builder):
 
     def sleep(self, id: str, duration: Duration | Binding, **options: Unpack[StepOptions]) -> GraphStep[None]:
         """Wait for a span of time."""
-        return self._add(id, lambda compiler, _: plans.Sleep(formula_of(duration, compiler)), options, _always(None))
+
+        def make(compiler: Compiler, _: Draft) -> plans.Verb:
+            return plans.Sleep(_span_of(duration, compiler))
+
+        return self._add(id, make, options, _always(None))
 
     @overload
     def receive(
@@ -165,7 +177,7 @@ class ReadySteps(Builder):
         timeout = own.pop("timeout", None)
 
         def make(compiler: Compiler, _: Draft) -> plans.Verb:
-            limit = None if timeout is None else formula_of(timeout, compiler)
+            limit = None if timeout is None else _span_of(timeout, compiler)
             return plans.Receive(formula_of(id if signal is None else signal, compiler), limit, _schema(type))
 
         return self._add(id, make, own, _always(Any if type is None else type))
@@ -184,7 +196,9 @@ class ReadySteps(Builder):
         own = cast(StepOptions, {name: value for name, value in options.items() if name not in TERMS})
 
         def make(compiler: Compiler, _: Draft) -> plans.Verb:
-            return plans.Ask(formula_of(title, compiler), formula_of(show, compiler), _schema(type), terms)
+            schema = _schema(type)
+            check_terms(terms, "review_required", schema)
+            return plans.Ask(formula_of(title, compiler), formula_of(show, compiler), schema, terms)
 
         return self._add(id, make, own, _always(Any if type is None else type))
 
@@ -194,7 +208,13 @@ class ReadySteps(Builder):
 
     def set(self, id: str, value: Binding, **options: Unpack[StepOptions]) -> GraphStep[Any]:
         """Compute a value, and keep it: `graph.set("total", lambda a, b: a.price + b.price)`."""
-        return self._add(id, lambda compiler, _: plans.Set(formula_of(value, compiler)), options, _always(Any))
+
+        def make(compiler: Compiler, _: Draft) -> plans.Verb:
+            if not has_unknown(value):
+                _check_storable(value)
+            return plans.Set(formula_of(value, compiler))
+
+        return self._add(id, make, options, _always(Any))
 
     def fail(self, id: str, message: Binding, **options: Unpack[StepOptions]) -> GraphStep[None]:
         """Fail, with words of your own; with `when` only if something is wrong."""
@@ -224,7 +244,9 @@ def split_options(given: Mapping[str, Any]) -> tuple[StepOptions, dict[str, Any]
 
 def _name_of(target: Any) -> str:
     """The id of a step that is not given another: the name of what it does."""
-    own = getattr(getattr(target, "body", None) or getattr(target, "workflow", target), "name", None)
+    # A graph is named without being made a workflow: it may be the one that is being put together.
+    named = target if hasattr(target, "output_hint") else getattr(target, "body", None)
+    own = getattr(named or getattr(target, "workflow", target), "name", None)
     name = target if isinstance(target, str) else own or getattr(target, "__name__", "step")
     return str(name).replace(".", "_")
 
@@ -234,7 +256,21 @@ def _hint_of(target: Any) -> Callable[[], Any]:
     if hasattr(target, "output_hint"):
         return lambda: target.output_hint
     function = getattr(getattr(target, "body", None) or getattr(target, "workflow", target), "function", None)
-    return lambda: Any if function is None else hints_of(function).get("return", Any)
+    return lambda: Any if function is None else result_hint(hints_of(function).get("return", Any))
+
+
+def _check_storable(value: Any) -> None:
+    try:
+        PLAIN.encode(as_json(value))
+    except ValueError as error:
+        raise Invalid(f"{shown(value)} cannot be kept: {error}") from error
+
+
+def _span_of(span: Any, compiler: Compiler) -> plans.Formula:
+    """A span of time; one that is known now is looked at now."""
+    if not has_unknown(span):
+        span_ms(span, "the span")
+    return formula_of(span, compiler)
 
 
 def _always(hint: Any) -> Callable[[], Any]:

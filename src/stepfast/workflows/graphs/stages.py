@@ -15,6 +15,7 @@ from stepfast.workflows.bodies import StepBody, current_step
 from stepfast.workflows.codec import hints_of, modern, typed_dict
 from stepfast.workflows.executors.executor import Executor
 from stepfast.workflows.graphs.drafts import Draft, GraphStep
+from stepfast.workflows.outside import result_hint
 
 if TYPE_CHECKING:
     from stepfast.workflows.graphs.building import Builder
@@ -116,7 +117,7 @@ def types_of(function: Callable[..., Any]) -> StageTypes:
     """The types around a stage, by the hints of its function: `async def score(ctx: StageContext[...]) -> Scores`."""
     hints = hints_of(function)
     context = hints.get(next(iter(inspect.signature(function).parameters)), Any)
-    output = hints.get("return", Any)
+    output = result_hint(hints.get("return", Any))
     if typing.get_origin(context) is not StageContext:
         return StageTypes(Any, None, Any, output)
     given, config, item = (None if each is type(None) else each for each in typing.get_args(context))

@@ -14,7 +14,7 @@ from stepfast.workflows.graphs.compiling import json_of
 from stepfast.workflows.graphs.hints import restored
 from stepfast.workflows.plans.checking import uses_of
 from stepfast.workflows.plans.config import checked
-from stepfast.workflows.plans.frame import FindExecutor
+from stepfast.workflows.plans.frame import FindExecutor, as_json
 from stepfast.workflows.plans.plan import Plan, Use
 
 CONFIG_HINT = dict[str, dict[str, Any]]
@@ -102,6 +102,18 @@ def configurable(plan: Plan, find: FindExecutor) -> dict[str, Executor]:
                 # Another process may have it; whether any does is asked elsewhere.
                 continue
     return found
+
+
+def described_configs(plan: Plan, find: FindExecutor) -> dict[str, dict[str, Any]]:
+    """Of each step that takes a config: the JSON Schema of it, and what the graph sets of it."""
+    executors = configurable(plan, find)
+    taking = ((step.id, step.verb) for step in plan if isinstance(step.verb, Use))
+    schemas = ((step_id, use, getattr(executors.get(use.executor), "config", None)) for step_id, use in taking)
+    return {
+        step_id: {"schema": schema, "set": as_json(dict(use.config))}
+        for step_id, use, schema in schemas
+        if schema is not None
+    }
 
 
 def estimated(plan: Plan, given: Any, config: Any, find: FindExecutor) -> Estimate:

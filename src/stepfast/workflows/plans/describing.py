@@ -12,6 +12,7 @@ from stepfast.workflows.culprits import is_native
 from stepfast.workflows.plans.ordering import dependencies
 from stepfast.workflows.plans.plan import (
     Ask,
+    AssetUse,
     Block,
     Constant,
     Do,
@@ -144,6 +145,7 @@ class Describer:
             policies=[
                 {"id": each.id, "check": each.check.executor, "conflict": each.conflict} for each in step.policies
             ],
+            assets=_given(reads=[_asset(use) for use in step.reads], writes=[_asset(use) for use in step.writes]),
         )
         if self._has_words:
             view |= _given(group=step.group, description=step.description, metadata=_json(dict(step.metadata)))
@@ -193,6 +195,11 @@ def _simple(verb: Verb) -> View:
             return {"message": told(message)}
         case _:
             return {}
+
+
+def _asset(use: AssetUse) -> View:
+    said = {"type": use.media_type, "content": use.content, "metadata": use.metadata, "tags": list(use.tags)}
+    return {"asset": told(use.asset), **_given(**said)}
 
 
 def _each(each: Each) -> View:

@@ -13,9 +13,9 @@ from stepfast.workflows.child_calls import ChildKind
 from stepfast.workflows.codec import ArgumentsCodec, ValueCodec
 from stepfast.workflows.culprits import is_native
 from stepfast.workflows.functions import Workflow
-from stepfast.workflows.limits import UNLIMITED
 from stepfast.workflows.plans.ordering import Orders
 from stepfast.workflows.plans.plan import Plan, PlanStep, Use
+from stepfast.workflows.policies import StepPolicy
 from stepfast.workflows.step_calls import PlainStepCall, StepCall
 
 
@@ -32,8 +32,8 @@ class Executor(Protocol):
 FindExecutor = Callable[[str], Executor]
 """The executor of a name; raises when there is none here."""
 
-FindWorkflow = Callable[[str, int | None], Workflow]
-"""The workflow of a name, and of a version, or else the newest."""
+FindWorkflow = Callable[[str, int | None, str], Workflow]
+"""The workflow that a tenant has of a name, and of a version, or else the newest; raises NotFound without one."""
 
 
 class PlainResult(ValueCodec):
@@ -70,6 +70,7 @@ class Frame:
         """The steps that can be done without a look at anything around them."""
         self._executors = executors
         self._bodies: dict[int, tuple[Use, StepBody]] = {}
+        self._children: dict[int, tuple[Use, ChildKind | None]] = {}
 
     def body(self, step: PlanStep, use: Use, name: str) -> StepBody:
         """The body of what a step uses, under the name that its records have."""
@@ -84,17 +85,28 @@ class Frame:
         body.name = name
         body.queue = None
         if use is step.verb:
-            body.retry = step.retry or body.retry
-            body.limits = body.limits if step.limits == UNLIMITED else step.limits
+            body = _policy(step).governing(body)
         if self.is_plain:
             body.result = PlainResult(body.result)
         return body
 
-    def child(self, step: PlanStep, use: Use) -> ChildKind:
-        """What a step with a queue of its own is a run of: its executor, under the executor's name."""
+    def child(self, step: PlanStep, use: Use) -> ChildKind | None:
+        """What a step is a run of that a queue takes, its own or that of its executor; None: it is done in its run."""
+        if use is not step.verb:
+            return None
+        known = self._children.get(id(use))
+        if known is None:
+            known = self._children[id(use)] = (use, self._made_child(step, use))
+        return known[1]
+
+    def _made_child(self, step: PlanStep, use: Use) -> ChildKind | None:
         body = self._executors(use.executor).body
+        queue = step.queue or body.queue
+        if queue is None:
+            return None
         result = PlainResult(body.result) if self.is_plain else body.result
-        return ChildKind("step", body.name, 0, body.name, step.queue, step.priority, body.arguments, result)
+        terms = ("step", body.name, 0, body.name, queue, step.priority, body.arguments, result)
+        return ChildKind(*terms, metadata=_policy(step).text)
 
     def call(self, use: Use, body: StepBody, scope: Mapping[str, Any], config: Mapping[str, Any]) -> StepCall:
         """The call of an executor's body with what its step gives it."""
@@ -112,16 +124,27 @@ class Frame:
         given = use.inputs.evaluate(scope)
         if not isinstance(given, Mapping):
             raise Invalid(f"What {use.executor} is called with is no map of names to values, but {given!r}.")
-        if not codec.knows("config") or "config" in given:
-            return dict(given)
-        merged = {**use.config, **config}
-        return {**given, "config": merged if self.is_plain else codec.read_one("config", merged)}
+        beside: dict[str, Any] = {"config": {**use.config, **config}}
+        if "assets" in scope:
+            beside["assets"] = scope["assets"]
+        added = {name: value for name, value in beside.items() if name not in given and codec.knows(name)}
+        read = added if self.is_plain else {name: codec.read_one(name, value) for name, value in added.items()}
+        return {**given, **read}
+
+
+def _policy(step: PlanStep) -> StepPolicy:
+    return StepPolicy(step.retry, step.limits)
+
+
+def is_bare(step: PlanStep) -> bool:
+    """Whether a step, once or for one item, is nothing but the call of an executor."""
+    around = (step.loop, step.before, step.after, step.reads, step.writes)
+    return isinstance(step.verb, Use) and not any(around) and not step.policies and not step.catch
 
 
 def is_simple(step: PlanStep) -> bool:
     """Whether a step is nothing but the call of an executor in its own run."""
-    around = (step.each, step.loop, step.require, step.before, step.after, step.queue)
-    return isinstance(step.verb, Use) and not any(around) and not step.policies and not step.catch
+    return is_bare(step) and not any((step.each, step.require, step.queue))
 
 
 def as_json(value: Any) -> Any:

@@ -28,6 +28,11 @@ Verdicts = tuple[Any, bool]
 """The output that counts, and whether that is the end of it; else the step is done again."""
 
 
+def is_marked(output: Any) -> bool:
+    """Whether an executor has marked its output: a person is to look at it."""
+    return isinstance(output, Mapping) and output.get("review_required") is True
+
+
 class Gates:
     """Asks people about the steps of one run."""
 
@@ -58,7 +63,7 @@ class Gates:
             output, is_final = await self._keep_to(step, place, branch, policy, output)
             if not is_final:
                 return output, False
-        if isinstance(output, Mapping) and output.get("review_required") is True:
+        if is_marked(output):
             gate = Gate(title=None)
             output, is_final = await self._look_at(step, place, branch, gate, output)
             if not is_final:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Coroutine, Mapping
 from typing import Any, NamedTuple
 
 from stepfast.kernel.decisions import CallId
 from stepfast.kernel.errors import Invalid, StepFailed, StepTimeout, UndoFailed
+from stepfast.kernel.plan_rules import GIVEN, Borne
 from stepfast.kernel.states import StepState
 from stepfast.workflows.bodies import Partial
 from stepfast.workflows.branches import Branch
 from stepfast.workflows.combining import call_off
-from stepfast.workflows.failures import handled_calls
+from stepfast.workflows.failures import handled_calls, marked_calls
 from stepfast.workflows.loop import RunLoop, current_branch_of
-from stepfast.workflows.notes import NoteCall
+from stepfast.workflows.notes import BorneCall, NoteCall
+from stepfast.workflows.plans.assets import StepAssets
 from stepfast.workflows.plans.fanning import Fan
 from stepfast.workflows.plans.frame import Frame
-from stepfast.workflows.plans.gates import Gates
+from stepfast.workflows.plans.gates import Gates, is_marked
+from stepfast.workflows.plans.ordering import is_compound
 from stepfast.workflows.plans.places import Place, told_error
 from stepfast.workflows.plans.plan import (
     Block,
@@ -35,8 +39,6 @@ from stepfast.workflows.plans.plan import (
 from stepfast.workflows.plans.verbs import Verbs
 from stepfast.workflows.plans.walking import BlockWalk, begin
 from stepfast.workflows.steps import ask_durably
-
-COMPOUND = (Do, Parallel, Switch)
 
 
 class NotTaken(Exception):
@@ -73,15 +75,18 @@ class Interpreter:
         self.place = Place(names)
         self.verbs = Verbs(self)
         self.gates = Gates(self)
+        self.assets = StepAssets(self)
         self.room = None if frame.plan.at_once is None else asyncio.Semaphore(frame.plan.at_once)
+        self._given = self.branch.context.given_calls()
         self._borne: list[Exception] = []
+        self._notes: list[CallId] = []
         self._undoable: list[Undoable] = []
 
     async def run(self) -> Any:
         """Walk the whole plan; what it gives."""
         await self.walk(self.frame.plan.block, self.place)
         value = self._output()
-        return Partial(value, tuple(self._borne)) if self._borne else value
+        return Partial(value, tuple(self._borne), tuple(self._notes)) if self._borne else value
 
     def _output(self) -> Any:
         plan = self.frame.plan
@@ -100,6 +105,9 @@ class Interpreter:
     async def perform(self, step: PlanStep, place: Place) -> None:
         """One step from its conditions to its end; raises when its failure fails what it belongs to."""
         try:
+            if self._is_given(step, place):
+                place.completed(step.id, await self._given_output(step))
+                return
             reason = self._reason_to_skip(step, place)
             output = None if reason is not None else await self._output_of(step, place)
         except NotTaken:
@@ -114,13 +122,21 @@ class Interpreter:
             if step.each is None:
                 self.note_undo(step, place, output)
 
+    def _is_given(self, step: PlanStep, place: Place) -> bool:
+        """Whether a person has said what a step gives, or this item of it: it is not done."""
+        return bool(self._given) and CallId(place.path, step.id, 1) in self._given
+
+    async def _given_output(self, step: PlanStep) -> Any:
+        value = await ask_durably(self.loop, NoteCall(step.id, StepState.SKIPPED, None, "{}", GIVEN))
+        if self.frame.is_plain or not isinstance(step.verb, Use):
+            return value
+        return self.frame.body(step, step.verb, step.id).result.decode(json.dumps(value))
+
     async def _output_of(self, step: PlanStep, place: Place) -> Any:
         if id(step) not in self.frame.simple or not isinstance(step.verb, Use):
             return await self._done_or_handled(step, place)
         output = await self.verbs.use(step, step.verb, place.names)
-        if isinstance(output, dict) and output.get("review_required") is True:
-            return await self._reviewed(step, place, output)
-        return output
+        return await self.reviewed(step, place, output) if is_marked(output) else output
 
     def _reason_to_skip(self, step: PlanStep, place: Place) -> str | None:
         dead = next((need for need in step.needs if need in place.dead), None)
@@ -177,6 +193,8 @@ class Interpreter:
 
     async def item_handled(self, step: PlanStep, place: Place) -> Any:
         """A step once, or for one item, and what is done instead when it fails."""
+        if step.each is not None and self._is_given(step, place):
+            return await self._given_output(step)
         if not step.catch:
             return await self._item_in_time(step, place)
         try:
@@ -201,22 +219,28 @@ class Interpreter:
         return await (work if step.each is not None else self.in_time(step, place, work))
 
     async def item(self, step: PlanStep, place: Place) -> Any:
-        """A step once, or for one item, with the reviews and checks around it, which may have it done again."""
+        """A step once, or for one item, with all that is around it, and what it writes kept."""
+        output = await self._checked(step, place)
+        if step.writes:
+            await self.assets.write(step, place, output)
+        return output
+
+    async def _checked(self, step: PlanStep, place: Place) -> Any:
+        """With the reviews and checks around it, which may have it done again."""
         if self.frame.is_dry:
             return await self._rounds(step, place, 1)
         if not (step.require or step.before or step.after or step.policies):
             output = await self._rounds(step, place, 1)
-            if not (isinstance(output, dict) and output.get("review_required") is True):
-                return output
-            return await self._reviewed(step, place, output)
+            return await self.reviewed(step, place, output) if is_marked(output) else output
         branch = self._gate_branch(step, place)
         if step.require is not None and step.each is None:
             await self.gates.require(step, place, branch)
         if step.before is not None:
             await self.gates.before(step, place, branch, step.before)
-        return await self._reviewed(step, place, await self._rounds(step, place, 1), branch)
+        return await self.reviewed(step, place, await self._rounds(step, place, 1), branch)
 
-    async def _reviewed(self, step: PlanStep, place: Place, output: Any, branch: Branch | None = None) -> Any:
+    async def reviewed(self, step: PlanStep, place: Place, output: Any, branch: Branch | None = None) -> Any:
+        """The output of a step once people have looked at it, where that is asked for; they may have it done again."""
         branch = branch or self._gate_branch(step, place)
         turn = 1
         while True:
@@ -231,6 +255,8 @@ class Interpreter:
         return Branch(parent.context, place.path_of(step.id), parent.now, parent.handles)
 
     async def _rounds(self, step: PlanStep, place: Place, turn: int) -> Any:
+        if step.reads:
+            place = await self.assets.reading(step, place)
         if step.loop is None:
             return await self.verb(step, place, "" if turn == 1 else f"~{turn}")
         return await self._loop(step, place, step.loop, turn)
@@ -296,6 +322,15 @@ class Interpreter:
                 pass
         self._borne.append(error)
         place.failed(step.id, error)
+        await self._tell_borne(step, place, error)
+
+    async def _tell_borne(self, step: PlanStep, place: Place, error: Exception) -> None:
+        """Have people see a failure that the run goes on from."""
+        told = told_error(error)
+        failed = next(iter(marked_calls(error)), CallId(place.path, step.id, 1))
+        call = BorneCall(f"{step.id}.borne", Borne.of(step.id, failed.address, told["type"], told["message"]))
+        self._notes.append(CallId(place.path, call.name, 1))
+        await ask_durably(self.loop, call)
 
     def note_undo(self, step: PlanStep, place: Place, output: Any) -> None:
         """A step has ended well, once or for one item: from here on it can be undone."""
@@ -309,8 +344,7 @@ class Interpreter:
     async def _compensate(self, step: PlanStep, place: Place, error: Exception) -> None:
         """Undo what has ended well, the last first: inside the step that failed; if it is a simple one, in the run."""
         owner = owner_of(step, place)
-        is_compound = isinstance(step.verb, COMPOUND) or step.each is not None
-        chosen = [each for each in self._undoable if not is_compound or owner in each.owners]
+        chosen = [each for each in self._undoable if not is_compound(step) or owner in each.owners]
         problems = [problem for each in reversed(chosen) if (problem := await self._undo(each, error)) is not None]
         if problems:
             told = "; ".join(f"{step_id}: {type(problem).__name__}: {problem}" for step_id, problem in problems)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
 
 from stepfast.kernel.errors import JoinFailed
-from stepfast.workflows.joins import Join
+from stepfast.workflows.joins import Join, Tally
 from stepfast.workflows.plans.places import told_error
 from stepfast.workflows.plans.plan import JoinRule
-
-Key = str
 
 
 def join_of(rule: JoinRule, total: int) -> Join:
@@ -40,45 +38,33 @@ def _needing(need: int, total: int) -> Join:
     return Join(need, total, total - need)
 
 
-@dataclass(slots=True)
-class Tally:
-    """The ends of items or branches, counted toward a join."""
-
-    join: Join
-    outputs: dict[int, Any] = field(default_factory=dict)
-    errors: dict[int, BaseException] = field(default_factory=dict)
-
-    @property
-    def is_decided(self) -> bool:
-        """Whether the join is met, can no longer be met, or all have ended."""
-        good, bad, join = len(self.outputs), len(self.errors), self.join
-        return good >= join.need or bad > join.spare or good + bad >= join.total
-
-    @property
-    def is_met(self) -> bool:
-        return self.join.settles or len(self.outputs) >= self.join.need
+class PlanTally(Tally):
+    """The ends of items or branches, and what a step that waits for them gives."""
 
     def check(self, what: str) -> None:
         """Raise when the join was not met; the first failure is the cause."""
-        if self.is_met:
+        if self.join.settles or self.good >= self.join.need:
             return
-        first = self.errors[min(self.errors)]
+        failed = self._failed()
+        _, first = failed[0]
         raise JoinFailed(
-            f"{what}: {len(self.errors)} of {self.join.total} failed, and {self.join.need} had to come to a good end. "
+            f"{what}: {len(failed)} of {self.join.total} failed, and {self.join.need} had to come to a good end. "
             f"The first failed with {type(first).__name__}: {first}"
         ) from first
 
-    def output(self, keys: list[Key]) -> dict[str, Any]:
-        """What the join gives, in the order of the items."""
-        left = [key for index, key in enumerate(keys) if index not in self.outputs and index not in self.errors]
-        failed = [{"key": keys[index], **told_error(self.errors[index])} for index in sorted(self.errors)]
-        return {"results": [self.outputs[index] for index in sorted(self.outputs)], "failed": failed, "cancelled": left}
+    def output(self, keys: Sequence[str], left_alone: bool) -> dict[str, Any]:
+        """What the join gives, in the order of the items; those that go on are in none of its lists."""
+        results = [outcome.value for _, outcome in self.ended if outcome.ok]
+        failed = [{"key": keys[index], **told_error(error)} for index, error in self._failed()]
+        return {"results": results, "failed": failed, "cancelled": [keys[each] for each in self._left(left_alone)]}
 
-    def summary(self) -> dict[str, int]:
+    def summary(self, left_alone: bool) -> dict[str, int]:
         """What is recorded of it: the results are in the records of the items."""
-        ended = len(self.outputs) + len(self.errors)
-        return {
-            "completed": len(self.outputs),
-            "failed": len(self.errors),
-            "cancelled": self.join.total - ended,
-        }
+        bad = len(self.outcomes) - self.good
+        return {"completed": self.good, "failed": bad, "cancelled": len(self._left(left_alone))}
+
+    def _failed(self) -> list[tuple[int, BaseException]]:
+        return [(index, outcome.error) for index, outcome in self.ended if outcome.error is not None]
+
+    def _left(self, left_alone: bool) -> list[int]:
+        return [] if left_alone else [index for index in range(self.join.total) if index not in self.outcomes]

@@ -5,7 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stepfast.workflows.plans.plan import Block, Plan, PlanStep, inner_blocks, steps_read, steps_told, walk
+from stepfast.kernel.plan_control import Ties, resting_on
+from stepfast.workflows.plans.plan import (
+    Block,
+    Do,
+    OnFailure,
+    Parallel,
+    Plan,
+    PlanStep,
+    Switch,
+    inner_blocks,
+    own_formulas,
+    steps_read,
+    steps_told,
+    walk,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +98,68 @@ def _with_inner(step: PlanStep) -> Iterator[PlanStep]:
     yield step
     for block in inner_blocks(step):
         yield from walk(block)
+
+
+def ties_of(plan: Plan) -> Ties:
+    """How the steps of a plan hang together, for commands that are about one of them."""
+    steps = {step.id: step for step in plan}
+    inside = {step.id: frozenset(each.id for each in _with_inner(step)) - {step.id} for step in steps.values()}
+    around = dict(_around(plan.block, ()))
+    repeating = [step.id for step in steps.values() if step.each is not None or step.loop is not None]
+    handling = {inner.id for step in steps.values() for handler in step.catch for inner in walk(handler.block)}
+    return Ties(
+        followers=_followers(plan, steps),
+        inside=inside,
+        around=around,
+        undoes={
+            step.id: inside[step.id] | {step.id} if is_compound(step) else frozenset(steps)
+            for step in steps.values()
+            if step.on_failure is OnFailure.COMPENSATE
+        },
+        fans=frozenset(step.id for step in steps.values() if step.each is not None and step.loop is None),
+        many=frozenset(handling.union(*(inside[step_id] for step_id in repeating))),
+    )
+
+
+def dependents(plan: Plan, step_id: str) -> frozenset[str]:
+    """The steps that rest on a step, directly or not, with those inside these and inside itself."""
+    return resting_on(ties_of(plan), step_id) - {step_id}
+
+
+def is_compound(step: PlanStep) -> bool:
+    """Whether a step is nothing but others, or one for each item."""
+    return isinstance(step.verb, Do | Parallel | Switch) or step.each is not None
+
+
+def _followers(plan: Plan, steps: dict[str, PlanStep]) -> dict[str, frozenset[str]]:
+    followers: dict[str, set[str]] = {step_id: set() for step_id in steps}
+    for step in steps.values():
+        for name in _named(step) & steps.keys() - {step.id}:
+            followers[name].add(step.id)
+        if step.loop is not None:
+            for inner in _with_inner(step):
+                # Every round goes by the one before it.
+                followers[inner.id].add(step.id)
+    for block in _blocks(plan.block):
+        for earlier, later in zip(block.steps, block.steps[1:], strict=False):
+            followers[earlier.id].update({later.id} if block.is_sequence else ())
+    for step in steps.values():
+        # What was done instead of a step is what its followers rest on. Outer steps come first.
+        for handler in step.catch:
+            for inner in walk(handler.block):
+                followers[inner.id] |= followers[step.id]
+    return {step_id: frozenset(found - {step_id}) for step_id, found in followers.items()}
+
+
+def _named(step: PlanStep) -> set[str]:
+    references = (reference for formula in own_formulas(step) for reference in formula.references)
+    return {*step.needs, *(reference[1] for reference in references if len(reference) > 1 and reference[0] == "steps")}
+
+
+def _around(block: Block, outer: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for step in block.steps:
+        yield step.id, outer
+        handlers = [handler.block for handler in step.catch]
+        for inner in inner_blocks(step):
+            is_handler = any(inner is handler for handler in handlers)
+            yield from _around(inner, outer if is_handler else (*outer, step.id))

@@ -19,7 +19,7 @@ class Place:
     there, and keeps what ends in it to itself.
     """
 
-    __slots__ = ("dead", "names", "owners", "path", "steps")
+    __slots__ = ("dead", "made", "names", "owners", "path", "steps")
 
     def __init__(self, names: dict[str, Any], path: str = "", owners: tuple[object, ...] = ()) -> None:
         self.names = names
@@ -29,6 +29,8 @@ class Place:
         self.steps: dict[str, dict[str, Any]] = names["steps"]
         self.dead: set[str] = set()
         """Steps that failed or were skipped, and whose followers are to be skipped with them."""
+        self.made: dict[str, list[dict[str, Any]]] = {}
+        """The assets that steps have written."""
 
     def inside(self, owner: object, path: str, names: dict[str, Any], reads: Iterable[str]) -> Place:
         """A place of its own in this one; it sees the steps in `reads`."""
@@ -37,9 +39,15 @@ class Place:
 
     def owned_by(self, owner: object) -> Place:
         """The same place, for the steps inside a step."""
-        place = Place.__new__(Place)
-        place.names, place.path, place.steps, place.dead = self.names, self.path, self.steps, self.dead
+        place = self.knowing(self.names)
         place.owners = (*self.owners, owner)
+        return place
+
+    def knowing(self, names: dict[str, Any]) -> Place:
+        """The same place, where formulas see these names."""
+        place = Place.__new__(Place)
+        place.names, place.path, place.steps, place.dead = names, self.path, self.steps, self.dead
+        place.owners, place.made = self.owners, self.made
         return place
 
     def path_of(self, step_id: str, part: str = "") -> str:
@@ -49,7 +57,8 @@ class Place:
         return f"{self.path}.{own}" if self.path else own
 
     def completed(self, step_id: str, output: Any) -> None:
-        self.steps[step_id] = {"state": StepState.COMPLETED.value, "skipped": False, "failed": False, "output": output}
+        told = {"state": StepState.COMPLETED.value, "skipped": False, "failed": False, "output": output}
+        self.steps[step_id] = {**told, "assets": self.made[step_id]} if step_id in self.made else told
 
     def skipped(self, step_id: str) -> None:
         self.steps[step_id] = {"state": StepState.SKIPPED.value, "skipped": True, "failed": False}

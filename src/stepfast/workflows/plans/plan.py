@@ -16,8 +16,9 @@ Reference = tuple[str, ...]
 Scope = Mapping[str, Any]
 """What formulas see: `inputs`, `steps`, `run`, `tenant`, `config`, the names of items, `output`, `error`.
 
-`steps` has an entry for every step that has ended: `{"state", "skipped", "failed"}`, with `output` if it completed and
-`error` (`{"type", "message", "code"}`) if it failed.
+`steps` has an entry for every step that has ended: `{"state", "skipped", "failed"}`, with `output` if it completed,
+`assets` if it has written some, and `error` (`{"type", "message", "code"}`) if it failed. `assets` are those that the
+step at hand reads.
 """
 
 
@@ -217,7 +218,10 @@ class AssetUse:
 
     asset: Formula
     media_type: str | None = None
+    """What is written is of this type; what is read must be, or of this kind: `image/*`."""
     content: Formula | None = None
+    metadata: Formula | None = None
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +335,7 @@ def own_formulas(step: PlanStep) -> Iterator[Formula]:
     for policy in step.policies:
         yield policy.check.inputs
     for used in (*step.reads, *step.writes):
-        yield from (formula for formula in (used.asset, used.content) if formula is not None)
+        yield from (formula for formula in (used.asset, used.content, used.metadata) if formula is not None)
     yield from verb_formulas(step.verb)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from stepfast.kernel.durations import span_ms
@@ -13,11 +14,11 @@ from stepfast.kernel.states import StepState
 from stepfast.kernel.texts import check_text
 from stepfast.workflows.bodies import StepBody
 from stepfast.workflows.calls import Operation
-from stepfast.workflows.child_calls import ChildrenCall
+from stepfast.workflows.child_calls import ChildKind, ChildrenCall
 from stepfast.workflows.codec import ValueCodec, digest
-from stepfast.workflows.functions import child_kind
 from stepfast.workflows.joins import ONE
 from stepfast.workflows.notes import NoteCall
+from stepfast.workflows.plans.children import NamedChildCall
 from stepfast.workflows.plans.frame import as_json
 from stepfast.workflows.plans.places import Place
 from stepfast.workflows.plans.plan import (
@@ -76,7 +77,7 @@ class Verbs:
     async def _simple(self, step: PlanStep, verb: Verb, names: Mapping[str, Any]) -> Any:
         match verb:
             case RunChild():
-                return await self._ask(step.id, self._child(verb, names))
+                return await self._ask(step.id, self._named_child(verb, names))
             case Sleep(duration):
                 span = span_ms(duration.evaluate(names), f"`sleep` of step {step.id}")
                 return await self._ask(step.id, SleepCall(span))
@@ -94,9 +95,15 @@ class Verbs:
 
     async def use(self, step: PlanStep, use: Use, names: Mapping[str, Any], name: str | None = None) -> Any:
         """Call an executor, here or, with a queue, in a run of its own."""
-        if step.queue is not None and use is step.verb:
-            return await self._ask(step.id, await self.spread(step, use, names))
-        return await self._ask(name or step.id, await self._step(step, use, names, name or step.id))
+        child = await self.child_of(step, use)
+        if child is not None:
+            text = self.child_input(step, use, child, names)
+            return await self._ask(step.id, ChildrenCall(child, [text], ONE))
+        call = await self._step(step, use, names, name or step.id)
+        output = await self._ask(name or step.id, call)
+        if step.writes and use is step.verb:
+            self._interpreter.assets.note_attempt(step, call.attempt)
+        return output
 
     async def undo(self, step: PlanStep, use: Use, names: Mapping[str, Any]) -> Any:
         """Undo what a step has done."""
@@ -112,14 +119,16 @@ class Verbs:
         config = self._interpreter.config.get(step.id, {}) if use is step.verb else {}
         return self._frame.call(use, body, names, config)
 
-    async def spread(self, step: PlanStep, use: Use, names: Mapping[str, Any]) -> ChildrenCall:
-        """The run of its own that a step with a queue is."""
+    async def child_of(self, step: PlanStep, use: Use) -> ChildKind | None:
+        """What a step is a run of elsewhere; None: it is done here."""
         try:
-            child = self._frame.child(step, use)
+            return self._frame.child(step, use)
         except StepfastError as error:
             await self._wait_for_executor(step, error)
-        config = self._interpreter.config.get(step.id, {})
-        return ChildrenCall(child, [self._frame.child_input(use, child, names, config)], ONE)
+
+    def child_input(self, step: PlanStep, use: Use, child: ChildKind, names: Mapping[str, Any]) -> str:
+        """What the run of its own is given that a step with a queue is."""
+        return self._frame.child_input(use, child, names, self._interpreter.config.get(step.id, {}))
 
     async def _wait_for_executor(self, step: PlanStep, error: StepfastError) -> NoReturn:
         """No failure of the run: it waits, whole, for a worker that has what it lacks here."""
@@ -128,14 +137,12 @@ class Verbs:
         await self._interpreter.loop.create_future()
         raise AssertionError("nobody answers")
 
-    def _child(self, verb: RunChild, names: Mapping[str, Any]) -> ChildrenCall:
-        workflow = self._frame.workflows(verb.workflow, verb.version)
+    def _named_child(self, verb: RunChild, names: Mapping[str, Any]) -> NamedChildCall:
         given = verb.inputs.evaluate(names)
         if not isinstance(given, Mapping):
             raise Invalid(f"What workflow {verb.workflow} is run with is no map of names to values, but {given!r}.")
-        kind = child_kind(workflow)
-        typed = workflow.arguments.from_json((), as_json(dict(given))).arguments
-        return ChildrenCall(kind, [kind.input_of((), dict(typed))], ONE)
+        find = partial(self._frame.workflows, verb.workflow, verb.version, names["tenant"])
+        return NamedChildCall(verb, as_json(dict(given)), find, self._frame.is_plain)
 
     async def _receive(self, step: PlanStep, verb: Receive, names: Mapping[str, Any]) -> Any:
         signal = check_text(f"The signal of step {step.id}", verb.signal.evaluate(names))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from asyncio import events
+from functools import cached_property
 from typing import Any
 
 from stepfast.kernel.durations import Duration
+from stepfast.kernel.plan_control import Ties
 from stepfast.kernel.retry import Retry
 from stepfast.workflows.codec import ArgumentsCodec, ValueCodec
 from stepfast.workflows.functions import DEFAULT_QUEUE, Bindable, Workflow
@@ -13,6 +15,7 @@ from stepfast.workflows.limits import check_limit
 from stepfast.workflows.loop import RunLoop
 from stepfast.workflows.plans.frame import Frame
 from stepfast.workflows.plans.interpreter import Interpreter
+from stepfast.workflows.plans.ordering import ties_of
 from stepfast.workflows.plans.plan import Use
 
 DIGEST_SHOWN = 12
@@ -55,6 +58,11 @@ class PlanWorkflow(Workflow):
         """The executors that its steps call as runs of their own, each with the queue that those stand in."""
         queued = ((step.verb, step.queue) for step in self.frame.plan if step.queue is not None)
         return [(verb.executor, queue) for verb, queue in queued if isinstance(verb, Use)]
+
+    @cached_property
+    def ties(self) -> Ties:
+        """How its steps hang together, for commands that are about one of them."""
+        return ties_of(self.frame.plan)
 
     async def interpret(self, inputs: Any, config: dict[str, Any] | None = None) -> Any:
         """Walk the plan, inside a run."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple, NoReturn
 
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.texts import shown
-from stepfast.workflows.codec import ArgumentsCodec
-from stepfast.workflows.inputs import MISSING, AssetsOf, InputSpec, Kind, Problems, resolve_input
+from stepfast.workflows.codec import ArgumentsCodec, ValueCodec
+from stepfast.workflows.inputs import MISSING, AssetsOf, InputSpec, Kind, Problems, event_faults, resolve_input
 from stepfast.workflows.schemas import misfits
 from stepfast.workflows.templates.problems import nearest
 
@@ -22,6 +23,8 @@ CONFIG = "config"
 """What no input can be called: callers give the config of steps by this name."""
 
 CheckConfig = Callable[[Any], None]
+
+_GIVEN = ValueCodec(Any, "what a template is started with")
 
 
 def _unchecked(config: Any) -> None:
@@ -92,6 +95,17 @@ class TemplateArguments(ArgumentsCodec):
             self._refuse(problems)
         return found
 
+    def given_text(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """What a caller gave, in one order: of what is found at the start, what was asked for."""
+        given, config = self._named(args, kwargs)
+        defaults = {
+            name: each.spec.default
+            for name, each in self._wanted.items()
+            if each.kind not in FOUND_AT_START and each.spec.default is not MISSING
+        }
+        text = _GIVEN.encode({"inputs": {**defaults, **given}, "config": config or {}})
+        return json.dumps(json.loads(text), sort_keys=True)
+
     def missing(self, positional: int, keywords: Collection[str]) -> list[str]:
         needed = [name for name, each in self._wanted.items() if each.is_needed and name not in keywords]
         return needed[positional:]
@@ -147,8 +161,8 @@ def _bound_faults(each: TemplateInput, value: Any) -> list[str]:
         return [f"it is {shown(value)}, which was not looked up; start the run by an app that has assets"]
     if each.kind in ("collection", "query") and not (isinstance(value, list) and all(map(_is_found, value))):
         return [f"it is {shown(value)}, which was not looked up; start the run by an app that has assets"]
-    if each.kind == "event" and not isinstance(value, Mapping):
-        return [f"it is {shown(value)}; give an event, an object with `type` and `data`"]
+    if each.kind == "event" and (faults := event_faults(each.spec, value)):
+        return faults
     return each.faults(value)
 
 

@@ -38,15 +38,16 @@ from stepfast.workflows.plans.plan import (
 from stepfast.workflows.templates.bindings import Written, bind
 from stepfast.workflows.templates.models import (
     Asking,
-    AssetForm,
     CaseForm,
     CatchForm,
     GateForm,
     PolicyForm,
+    ReadForm,
     RunForm,
     StepForm,
     TemplateForm,
     Using,
+    WriteForm,
 )
 from stepfast.workflows.templates.nodes import Document
 from stepfast.workflows.templates.problems import Path, Problem
@@ -116,7 +117,8 @@ class Compiler:
             inner |= {"item": Origin("item", path), each.name: Origin("item", path)}
         told = {**inner, "output": Origin("output", path)}
         loop = self._loop(form, path, told)
-        doing = inner if loop is None else {**told, "round": Origin("round", path)}
+        read = {"assets": Origin("assets", path)} if form.reads else {}
+        doing = {**(inner if loop is None else {**told, "round": Origin("round", path)}), **read}
         verb = self._verb(form, path, doing)
         executor = verb.executor if isinstance(verb, Use) else ""
         defaults, gates = self._form.defaults, form.gate
@@ -142,8 +144,8 @@ class Compiler:
             has_mock="mock" in form.model_fields_set,
             description=form.description,
             metadata=form.metadata,
-            reads=self._assets(form.reads, (*path, "reads"), path, inner),
-            writes=self._assets(form.writes, (*path, "writes"), path, told),
+            reads=self._reads(form.reads, (*path, "reads"), path, inner),
+            writes=self._writes(form.writes, (*path, "writes"), path, {**told, **read}),
         )
 
     def _conditions(self, form: StepForm, path: Path, names: Names) -> tuple[Formula | None, Formula | None]:
@@ -302,14 +304,26 @@ class Compiler:
             }
         return terms
 
-    def _assets(self, forms: list[AssetForm], path: Path, step: Path, names: Names) -> tuple[AssetUse, ...]:
+    def _reads(self, forms: list[ReadForm], path: Path, step: Path, names: Names) -> tuple[AssetUse, ...]:
+        places = [self._one(path, number) for number, _ in enumerate(forms)]
+        return tuple(
+            AssetUse(self._formula(form.asset, (*place, "asset"), step, names, Want.TEXT), form.type)
+            for form, place in zip(forms, places, strict=True)
+        )
+
+    def _writes(self, forms: list[WriteForm], path: Path, step: Path, names: Names) -> tuple[AssetUse, ...]:
         found = []
         for number, form in enumerate(forms):
-            place = (*path, number) if self._document.has((*path, number)) else path
+            place = self._one(path, number)
             content = self._optional(form.content, (*place, "content"), step, names)
             asset = self._formula(form.asset, (*place, "asset"), step, names, Want.TEXT)
-            found.append(AssetUse(asset, form.type, content))
+            metadata = self._optional(form.metadata, (*place, "metadata"), step, names)
+            found.append(AssetUse(asset, form.type, content, metadata, tuple(form.tags)))
         return tuple(found)
+
+    def _one(self, path: Path, number: int) -> Path:
+        """The place of one of several, which may have been written without a list."""
+        return (*path, number) if self._document.has((*path, number)) else path
 
 
 def _faults_of(terms: Mapping[str, Any]) -> Iterable[tuple[str, str, str]]:

@@ -10,8 +10,8 @@ from pydantic_core import CoreSchema, PydanticCustomError
 
 from stepfast.kernel.durations import span_ms
 from stepfast.kernel.errors import Invalid
-from stepfast.kernel.texts import shown
 from stepfast.workflows.plans.plan import JoinRule
+from stepfast.workflows.templates.problems import told
 
 MAX_ID = 100
 MAX_NAME = 200
@@ -62,14 +62,14 @@ def is_expression(value: object) -> bool:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise refusal(f"it is {shown(value)}; it must be text")
+        raise refusal(f"it is {told(value)}; it must be text")
     return value
 
 
 def _matching(pattern: re.Pattern[str], allowed: str) -> Any:
     def check(value: Any) -> str:
         if not pattern.fullmatch(_text(value)):
-            raise refusal(f"it is {shown(value)}; {allowed}")
+            raise refusal(f"it is {told(value)}; {allowed}")
         return str(value)
 
     return check
@@ -78,7 +78,7 @@ def _matching(pattern: re.Pattern[str], allowed: str) -> Any:
 def _name(value: Any) -> str:
     if not _NAME.fullmatch(_text(value)) or not value.isprintable():
         allowed = f"allowed are 1 to {MAX_NAME} printable characters, none of them a blank, '/', '#' or '@'"
-        raise refusal(f"it is {shown(value)}; {allowed}")
+        raise refusal(f"it is {told(value)}; {allowed}")
     return str(value)
 
 
@@ -102,7 +102,7 @@ def _span_or_expression(value: Any) -> Any:
 
 def _expression(value: Any) -> str:
     if not is_expression(value):
-        raise refusal(f'it is {shown(value)}; it must be an expression, as in "${{ inputs.risk > 0.4 }}"')
+        raise refusal(f'it is {told(value)}; it must be an expression, as in "${{ inputs.risk > 0.4 }}"')
     return str(value)
 
 
@@ -129,12 +129,12 @@ def read_join(value: Any) -> JoinRule:
             return _first(value)
         case str() if _PERCENT.fullmatch(value.strip()):
             return _quorum(value)
-    raise refusal(f"it is {shown(value)}; allowed are all, any, settled, {{first: 3}} and {{quorum: 90%}}")
+    raise refusal(f"it is {told(value)}; allowed are all, any, settled, {{first: 3}} and {{quorum: 90%}}")
 
 
 def _first(number: Any) -> JoinRule:
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise refusal(f"first is {shown(number)}; it must be a whole number from 1")
+        raise refusal(f"first is {told(number)}; it must be a whole number from 1")
     return JoinRule("first", number)
 
 
@@ -142,7 +142,7 @@ def _quorum(share: Any) -> JoinRule:
     found = _PERCENT.fullmatch(share.strip()) if isinstance(share, str) else None
     percent = float(found[1]) if found else 0
     if not 0 < percent <= 100:
-        raise refusal(f"quorum is {shown(share)}; it must be a share from 1% to 100%, as in 90%")
+        raise refusal(f"quorum is {told(share)}; it must be a share from 1% to 100%, as in 90%")
     return JoinRule("quorum", percent)
 
 

@@ -74,6 +74,7 @@ class _Steps(Mapping[str, Type]):
                 "failed": BOOL,
                 "state": STRING,
                 "error": ERROR,
+                "assets": ListType(ASSET),
             },
             open=True,
         )
@@ -153,6 +154,8 @@ class Inference:
                 return INT
             case "asset":
                 return ASSET
+            case "assets":
+                return ListType(ASSET)
             case "error":
                 return ERROR
 

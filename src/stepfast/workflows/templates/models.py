@@ -61,6 +61,11 @@ class Part(BaseModel):
         """The keys as people write them."""
         return [field.alias or name for name, field in cls.model_fields.items()]
 
+    @classmethod
+    def needed(cls) -> list[str]:
+        """Those that must be there."""
+        return [field.alias or name for name, field in cls.model_fields.items() if field.is_required()]
+
 
 def _retry_form(value: Any) -> Any:
     if value is False:
@@ -236,19 +241,29 @@ class CatchForm(Part):
     do: list[StepForm] = Field(min_length=1, description="The steps; the last one's output is the step's.")
 
 
-class AssetForm(Part):
-    """An asset that a step reads or writes, for lineage."""
+class ReadForm(Part):
+    """An asset that a step reads: looked up when the step is done, and known to it as one of `assets`."""
+
+    asset: str = Field(min_length=1, description="Its id, `id@version` or uri.")
+    type: str | None = Field(None, description="The media type that it must be of, or a kind such as `image/*`.")
+
+
+class WriteForm(Part):
+    """An asset that a step writes when it has ended well; where the id is taken, it gets another."""
 
     asset: str = Field(min_length=1, description="Its id.")
-    type: str | None = Field(None, description="Its media type.")
+    type: str | None = Field(None, description="Its media type; without it text/plain or application/json.")
     content: Any = Field(None, description="What is written: the output of the step, without it.")
+    metadata: dict[str, Any] | None = Field(None, description="What is said of it.")
+    tags: list[str] = Field(default_factory=list, description="Its tags.")
 
 
 def _several(value: Any) -> Any:
     return [value] if isinstance(value, dict) else value
 
 
-Assets = Annotated[list[AssetForm], BeforeValidator(_several), OneOrMany()]
+Reads = Annotated[list[ReadForm], BeforeValidator(_several), OneOrMany()]
+Writes = Annotated[list[WriteForm], BeforeValidator(_several), OneOrMany()]
 VERBS = ("use", "call", "run", "do", "parallel", "switch", "review", "receive", "sleep", "emit", "set", "fail")
 
 WITH_VERBS: dict[str, tuple[str, ...]] = {
@@ -324,8 +339,8 @@ class StepForm(Part):
     undo: Using | None = Field(None, description="How it is undone; `output` is what it gave.")
     catch: list[CatchForm] = Field(default_factory=list, description="What is done when it fails.")
     on_failure: OnFailureForm | None = Field(None, description="What its failure means for the run.")
-    reads: Assets = Field(default_factory=list, description="The assets that it reads.")
-    writes: Assets = Field(default_factory=list, description="The assets that it writes.")
+    reads: Reads = Field(default_factory=list, description="The assets that it reads.")
+    writes: Writes = Field(default_factory=list, description="The assets that it writes.")
     mock: Any = Field(None, description="What it gives in a dry run.")
     description: str = Field("", description="What it is for.")
     metadata: dict[str, Any] = Field(default_factory=dict, description="What others should know of it.")

@@ -19,6 +19,8 @@ from stepfast.workflows.templates.references import References
 from stepfast.workflows.templates.shaping import raw_steps, shape
 
 MAX_STEPS = 20_000
+# Three for each step; a file of a megabyte can hold more, which would take a minute to look at.
+MAX_EXPRESSIONS = 60_000
 
 
 class Found(NamedTuple):
@@ -45,6 +47,7 @@ class Passes:
         if shaped.form is None:
             raise TemplateInvalid(self._problems)
         content = canonical(source)
+        self._check_expressions(content)
         found = self._compile(shaped.form, source, digest(content), shaped.broken)
         if self._problems:
             raise TemplateInvalid(self._problems)
@@ -57,6 +60,13 @@ class Passes:
                 message = f"the template has more than {MAX_STEPS:,} steps"
                 hint = "Split it into several workflows that run each other, or use `each`"
                 raise TemplateInvalid([*self._problems, self._document.problem("limits", path, message, hint)])
+
+    def _check_expressions(self, content: str) -> None:
+        count = content.count("${")
+        if count > MAX_EXPRESSIONS:
+            message = f"the template has {count:,} expressions; allowed are {MAX_EXPRESSIONS:,}"
+            hint = "Split it into several workflows that run each other, or use `each`"
+            raise TemplateInvalid([*self._problems, self._document.problem("limits", (), message, hint)])
 
     def _compile(self, form: TemplateForm, source: Any, digested: str, broken: set[str]) -> Found:
         compiler = Compiler(self._document, form)

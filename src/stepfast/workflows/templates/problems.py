@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from stepfast.kernel.errors import InvalidDefinition
+from stepfast.kernel.executor_errors import NoExecutor
+from stepfast.kernel.texts import shown
 
 Path = tuple[str | int, ...]
 """The way to a part of a template: `("steps", 0, "with", "uri")`."""
@@ -14,7 +17,7 @@ Path = tuple[str | int, ...]
 Pass = Literal["yaml", "schema", "references", "expressions", "limits"]
 
 INVALID = InvalidDefinition.code
-NO_EXECUTOR = "E-STEP-004"
+NO_EXECUTOR = NoExecutor.code
 
 # A file that is wrong in every line is mended from its first lines.
 MAX_PROBLEMS = 1_000
@@ -82,6 +85,14 @@ def nearest(name: str, known: Iterable[str]) -> str:
     # Nobody means a name by a text of a thousand characters, and to look for it would take long.
     found = difflib.get_close_matches(name, list(known), 1) if len(name) <= MAX_SHOWN else []
     return f"Did you mean {found[0]!r}?" if found else ""
+
+
+def told(value: object) -> str:
+    """A value of a template, for a message, as it is written there."""
+    if isinstance(value, str) or not isinstance(value, list | dict | bool | None):
+        return shown(value)
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
 
 
 def named(name: object) -> str:

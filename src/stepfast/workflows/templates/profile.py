@@ -152,6 +152,11 @@ class _Reader:
         if self._root is not None:
             self._note(event, "a second document begins here", "A file holds one template")
             raise _SecondDocument
+        if event.version not in (None, (1, 2)):
+            told = ".".join(map(str, event.version))
+            self._note(event, f"the file says it is YAML {told}, and is read as YAML 1.2", "Leave out the line")
+        if event.tags:
+            self._note(event, "the line %TAG gives names to tags, of which there are none", "Leave it out")
 
     def _count(self, event: Any) -> None:
         self._nodes += 1

@@ -22,6 +22,7 @@ PLACES = {
     "output": "It is known in `gate.after`, `undo`, `writes`, `while` and `policies`",
     "error": "It is known in the steps of `catch`",
     "round": "It is known in a step with `while`",
+    "assets": "It is known in a step with `reads`",
 }
 KNOWN_OF_A_STEP = ("output", "skipped", "failed", "state", "error")
 
@@ -94,6 +95,24 @@ class References:
                 yield self._note(place, "this case is always taken, and those after it never", "Make it the last one")
         for name, schema in self._schemas(stand):
             yield from self._of_schema((*path, *name), schema)
+        if self._runs_itself(stand):
+            message = f"step {form.id!r} runs the same workflow again, without a condition, and so without end"
+            yield self._note((*path, "run"), message, "Give it a `when`")
+
+    def _runs_itself(self, stand: Stand) -> bool:
+        """Whether the step is another run of the same workflow, which nothing can prevent or come before."""
+        form = stand.form
+        if form.run is None or form.run.workflow != self._form.workflow:
+            return False
+        is_other = form.run.version not in (None, self._form.version)
+        conditions = (form.when, form.require, form.each, form.loop, form.gate)
+        waits = form.needs or any(
+            reference[0] == "steps" for site in self._sites_of(stand) for reference in site.binding.references
+        )
+        return not (is_other or waits or stand.owner is not None or any(each is not None for each in conditions))
+
+    def _sites_of(self, stand: Stand) -> Iterator[Site]:
+        return (site for site in self._sites if site.step == stand.path)
 
     def _schemas(self, stand: Stand) -> Iterator[tuple[Path, Any]]:
         form = stand.form
@@ -132,14 +151,20 @@ class References:
         if name in self._broken:
             return None
         if name not in self._by_id:
-            return f"there is no step {named(name)}", self._looks.nearest(name)
+            return f"there is no step {named(name)}", self._cut_short(name) or self._looks.nearest(name)
         own = self._stands.get(site.step)
         if own is not None and own.form.id == name:
             return f"step {name!r} refers to itself", "What it gave is `output` here" if "output" in site.names else ""
-        if len(reference) > 2 and reference[2] not in KNOWN_OF_A_STEP:
-            hint = nearest(reference[2], KNOWN_OF_A_STEP) or f"A step has {', '.join(KNOWN_OF_A_STEP)}"
+        known = _known_of(self._by_id[name])
+        if len(reference) > 2 and reference[2] not in known:
+            hint = nearest(reference[2], known) or f"A step has {', '.join(known)}"
             return f"a step has no {named(reference[2])}", hint
         return self._out_of_reach(site.step, name)
+
+    def _cut_short(self, name: str) -> str:
+        """How a step is named whose id has a `-`, which an expression takes for a minus."""
+        meant = next((each for each in self._by_id if each.startswith(f"{name}-")), None)
+        return "" if meant is None else f"An id with a '-' is written steps['{meant}']"
 
     def _fault_of_input(self, reference: Reference) -> Fault | None:
         name = reference[1] if len(reference) > 1 else None
@@ -208,7 +233,8 @@ class References:
                 continue
             yield from self._of_config(executor, name, config, (*path[:-1], "config"))
             if arguments is not None:
-                yield from self._of_arguments(executor, arguments, (*path[:-1], "with"))
+                reads = self._stands[path[:-1]].form.reads if path[:-1] in self._stands else []
+                yield from self._of_arguments(executor, arguments, (*path[:-1], "with"), {"assets"} if reads else set())
 
     def _uses(self) -> Iterator[tuple[Path, str, dict[str, Any], Any]]:
         for path, stand in self._stands.items():
@@ -242,7 +268,7 @@ class References:
             elif "required" not in message.lower():
                 yield self._note(home, f"{executor.name}: {field}: {message.rstrip('.')}")
 
-    def _of_arguments(self, executor: Described, given: Any, path: Path) -> Iterator[Problem]:
+    def _of_arguments(self, executor: Described, given: Any, path: Path, beside: set[str]) -> Iterator[Problem]:
         if not isinstance(given, dict):
             return
         known = executor.inputs.get("properties", {})
@@ -251,10 +277,16 @@ class References:
                 hint = nearest(name, known) or f"It takes {', '.join(known) or 'nothing'}"
                 yield self._note((*path, name), f"{executor.name} takes no {named(name)}", hint, at_key=True)
         for name in executor.inputs.get("required", ()):
-            if name not in given:
+            if name not in given and name not in beside:
                 message = f"{executor.name} needs {named(name)}, which is not given"
                 place = path if self._document.has(path) else path[:-1]
                 yield self._note(place, message, f"Give it in `with`, as in {{{name}: ...}}", at_key=True)
+
+
+def _known_of(stand: Stand) -> tuple[str, ...]:
+    """What can be said of a step that has ended; one that is done for many items has no assets by itself."""
+    has_assets = stand.form.writes and stand.form.each is None
+    return (*KNOWN_OF_A_STEP, "assets") if has_assets else KNOWN_OF_A_STEP
 
 
 _OF_KINDS = {

@@ -62,7 +62,10 @@ def _rule(executor: Described, definitions: Schema) -> Schema:
 def _arguments(schema: Schema) -> Schema:
     """Arguments by name, each of which an expression may give as well; or all of them by one expression."""
     properties = {name: {"anyOf": [part, EXPRESSION]} for name, part in schema.get("properties", {}).items()}
-    return {"anyOf": [schema | {"properties": properties}, EXPRESSION]}
+    # What a step reads is given to it without being named there.
+    required = [name for name in schema.get("required", ()) if name != "assets"]
+    given = {name: part for name, part in schema.items() if name != "required"} | {"properties": properties}
+    return {"anyOf": [given | ({"required": required} if required else {}), EXPRESSION]}
 
 
 def _optional(schema: Schema) -> Schema:

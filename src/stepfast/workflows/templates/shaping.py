@@ -10,10 +10,9 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from stepfast.kernel.texts import shown
 from stepfast.workflows.templates.models import COMMENT, VERBS, WITH_EACH, WITH_VERBS, Part, StepForm, TemplateForm
 from stepfast.workflows.templates.nodes import Document
-from stepfast.workflows.templates.problems import Path, Problem, named, nearest
+from stepfast.workflows.templates.problems import Path, Problem, named, nearest, told
 
 # Keys whose value may be anything, null too.
 FREE = frozenset({"set", "mock", "default", "data", "show", "content", "output", "schema"})
@@ -36,7 +35,7 @@ def shape(document: Document, data: Any) -> Shaped:
     """The models of a template, and everything in which it is no template."""
     if not isinstance(data, dict):
         hint = "It begins with `stepfast: 1` and `workflow: NAME`"
-        return Shaped(None, [document.problem("schema", (), f"a template is a map, and this is {shown(data)}", hint)])
+        return Shaped(None, [document.problem("schema", (), f"a template is a map, and this is {told(data)}", hint)])
     shaper = _Shaper(document, data)
     form = shaper.shaped()
     return Shaped(form, shaper.problems, shaper.broken)
@@ -106,16 +105,16 @@ class _Shaper:
                 self._break(step)
                 self._note(path, "the step does nothing", f"Give it one of {', '.join(VERBS)}")
             elif len(present) > 1:
-                told = " and ".join(f"`{verb}`" for verb in present)
-                self._note((*path, present[1]), f"the step has {told}, and a step does one thing", at_key=True)
+                verbs = " and ".join(f"`{verb}`" for verb in present)
+                self._note((*path, present[1]), f"the step has {verbs}, and a step does one thing", at_key=True)
             else:
                 self._check_companions(path, step, present[0])
 
     def _check_companions(self, path: Path, step: dict[str, Any], verb: str) -> None:
         for key, verbs in WITH_VERBS.items():
             if key in step and verb not in verbs:
-                told = ", ".join(f"`{each}`" for each in verbs)
-                self._note((*path, key), f"`{key}` means nothing beside `{verb}`", f"It goes with {told}", at_key=True)
+                hint = f"It goes with {', '.join(f'`{each}`' for each in verbs)}"
+                self._note((*path, key), f"`{key}` means nothing beside `{verb}`", hint, at_key=True)
         for key in WITH_EACH:
             if key in step and "each" not in step:
                 self._note((*path, key), f"`{key}` means nothing without `each`", at_key=True)
@@ -127,7 +126,8 @@ class _Shaper:
         for path, owner in _maps(data):
             for name, value in owner.items():
                 if value is None and id(owner) in models and name not in FREE and not name.startswith(COMMENT):
-                    self._note((*path, name), f"`{name}` has no value", "Give it one, or leave it out", at_key=True)
+                    hint = "Give it one" if name in models[id(owner)].needed() else "Give it one, or leave it out"
+                    self._note((*path, name), f"`{name}` has no value", hint, at_key=True)
 
     def _tell(self, faults: list[ErrorDetails], data: Any, models: dict[int, type[Part]]) -> None:
         self._check_nulls(data, models)
@@ -267,7 +267,7 @@ _KINDS = {
 
 
 def _message(fault: ErrorDetails) -> str:
-    kind, value = fault["type"], shown(fault.get("input"))
+    kind, value = fault["type"], told(fault.get("input"))
     if kind == "form":
         return str(fault["ctx"]["told"])
     if kind in _KINDS:
@@ -277,12 +277,14 @@ def _message(fault: ErrorDetails) -> str:
         return f"it is {value}; allowed are {allowed}"
     if kind in ("too_short", "string_too_short"):
         return "it is empty"
-    told = fault["msg"].removeprefix("Input ")
-    return f"it is {value}; it {told[:1].lower()}{told[1:]}"
+    said = fault["msg"].removeprefix("Input ")
+    return f"it is {value}; it {said[:1].lower()}{said[1:]}"
 
 
 def _advice(fault: ErrorDetails) -> str:
     value = fault.get("input")
+    if fault["type"] == "literal_error" and value == fault["ctx"]["expected"]:
+        return "Leave out the quotes"
     if fault["type"] == "literal_error" and isinstance(value, str):
         return nearest(value, [each.strip("' ") for each in fault["ctx"]["expected"].replace(" or ", ", ").split(",")])
     if fault["type"] == "string_type" and isinstance(value, bool | int | float):

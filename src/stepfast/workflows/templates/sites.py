@@ -15,16 +15,16 @@ from stepfast.workflows.templates.problems import Path
 
 GLOBAL = ("inputs", "steps", "run", "tenant")
 """Names that are known everywhere."""
-LOCAL = ("output", "error", "round")
+LOCAL = ("output", "error", "round", "assets")
 """Names that are known in some places."""
 RESERVED = (*GLOBAL, *LOCAL, "config")
 """Names that no item can have."""
 
 
 class Origin(NamedTuple):
-    """What a name of some places stands for: an item, output or round of a step, or its error."""
+    """What a name of some places stands for: an item, output or round of a step, its error, or assets."""
 
-    kind: Literal["item", "output", "round", "error", "asset"]
+    kind: Literal["item", "output", "round", "error", "asset", "assets"]
     step: Path = ()
 
 

@@ -42,8 +42,12 @@ class TemplateWorkflow(PlanWorkflow):
 
     async def look_up(self, args: tuple[Any, ...], keywords: dict[str, Any], assets: AssetsOf) -> dict[str, Any]:
         """The arguments of a start, with what was found in the place of what was asked for."""
-        found = await self.inputs.resolve(args, keywords, assets)
-        return {**found, CONFIG: keywords.get(CONFIG)}
+        there = assets._replace(assets=None) if self.frame.is_dry else assets
+        return {**await self.inputs.resolve(args, keywords, there), CONFIG: keywords.get(CONFIG)}
+
+    def given_text(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> str:
+        """What a caller gave, whatever was found for it."""
+        return self.inputs.given_text(args, keywords)
 
     @property
     def content(self) -> str:

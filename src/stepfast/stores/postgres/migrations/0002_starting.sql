@@ -5,12 +5,14 @@
 
 -- What the event `claimed` says.
 create function stepfast.claimed_data(k_worker uuid, k_label text) returns text
-language sql immutable
+language plpgsql immutable
 as $$
-    select case
-               when k_label = '' then format('{"worker": "%s"}', k_worker)
-               else format('{"worker": "%s", "label": %s}', k_worker, to_json(k_label))
-           end
+begin
+    return case
+        when k_label = '' then format('{"worker": "%s"}', k_worker)
+        else format('{"worker": "%s", "label": %s}', k_worker, to_json(k_label))
+    end;
+end
 $$;
 
 -- When a run was queued. The plan is made anew each time: one that was made when the table was empty may go through an

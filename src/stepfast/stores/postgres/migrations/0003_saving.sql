@@ -140,6 +140,9 @@ as $$
 begin
     delete from stepfast.task t where t.run_id = any (k_runs);
     perform stepfast.drop_waits(k_runs);
+    if not exists (select from stepfast.inbox m where m.run_id = any (k_runs)) then
+        return;
+    end if;
     -- What its holder had no time to tell is told behind the end of a run.
     with gone as (
         delete from stepfast.inbox m where m.run_id = any (k_runs) returning m.*

@@ -1,5 +1,20 @@
 -- Claiming: cost follows what is taken, never how much stands in line.
 
+-- When the first waiting task of a queue is due.
+create function stepfast.next_due_at(p_queue text) returns bigint
+language plpgsql volatile
+as $$
+begin
+    return (
+        select t.due_at
+          from stepfast.task t
+         where t.queue = p_queue and t.state = 'waiting' and t.due_at is not null and not t.hold
+         order by t.due_at
+         limit 1
+    );
+end
+$$;
+
 -- Waiting tasks of a queue that are due join the line, a bounded number at a time.
 create function stepfast.promote(p_queue text, moment bigint) returns void
 language plpgsql volatile
@@ -245,8 +260,9 @@ begin
 end
 $$;
 
--- The fewest crashes of a suspect that the worker could take; suspects are few, and wait in a line of their own.
-create function stepfast.suspect_level(p_queue text, p_codes text[], p_tenants text[]) returns integer
+-- The fewest crashes of a suspect that the worker could take, but for those in `p_except`; suspects are few, and wait in a
+-- line of their own.
+create function stepfast.suspect_level(p_queue text, p_codes text[], p_tenants text[], p_except uuid[]) returns integer
 language plpgsql volatile
 as $$
 begin
@@ -259,6 +275,7 @@ begin
            and t.crashes > 0
            and t.code = any (p_codes)
            and (p_tenants is null or t.tenant = any (p_tenants))
+           and t.run_id <> all (p_except)
          order by t.crashes, t.place, t.run_id
          limit 1
     );
@@ -272,7 +289,7 @@ create function stepfast.pick_suspects(
 language plpgsql volatile
 as $$
 declare
-    level integer := stepfast.suspect_level(p_queue, p_codes, p_tenants);
+    level integer := stepfast.suspect_level(p_queue, p_codes, p_tenants, '{}');
 begin
     return array(
         select t.run_id
@@ -291,44 +308,10 @@ begin
 end
 $$;
 
--- Leases tasks that are locked, and answers with those that were ready indeed, in the same order.
-create function stepfast.lease(k_worker uuid, k_data text, k_runs uuid[], moment bigint) returns uuid[]
-language plpgsql volatile
-as $$
-declare
-    leased uuid[];
-begin
-    -- A second look, in a snapshot that is younger than the locks; written so that no index of ready tasks fits it.
-    with taken as (
-        update stepfast.task t
-           set state = 'leased', worker_id = k_worker, token = t.token + 1, claims = t.claims + 1, due_at = null,
-               since_at = moment
-         where t.run_id = any (k_runs) and t.state || '' = 'ready' and not t.hold
-        returning t.run_id
-    )
-    select coalesce(array_agg(k.run_id), '{}') into leased from taken k;
-    -- Whether the code of this worker fits is found out anew. The backoff of a step, whose id is the number of its
-    -- record, is closed by the step's next record.
-    delete from stepfast.wait w
-     where w.run_id = any (leased) and w.wait_id <= 0 and w.kind in ('delay', 'backoff', 'code');
-    insert into stepfast.event (run_id, seq, tenant, generation, type, at, token, data)
-    select t.run_id,
-           1 + coalesce((select max(e.seq) from stepfast.event e where e.run_id = t.run_id), 0),
-           t.tenant, t.generation, 'claimed', moment, t.token, k_data
-      from stepfast.task t
-     where t.run_id = any (leased);
-    if cardinality(leased) = cardinality(k_runs) then
-        return k_runs;
-    end if;
-    return array(
-        select u.run_id from unnest(k_runs) with ordinality u(run_id, n) where u.run_id = any (leased) order by u.n
-    );
-end
-$$;
-
--- Leases ready tasks to a worker that is alive: up to `q_room[i]` of queue `q_name[i]`, after tenant `q_after[i]`. With
--- `c_suspects`, its rooms for runs with 1, 2, 3, ... crashes, it asks for suspects alone.
-create function stepfast.claim(
+-- Locks ready tasks for a worker that is alive: up to `q_room[i]` of queue `q_name[i]`, after tenant `q_after[i]`. With
+-- `c_suspects`, its rooms for runs with 1, 2, 3, ... crashes, it asks for suspects alone. Says beside what it has picked
+-- when the next waiting task is due, and whether suspects are left that the worker could take.
+create function stepfast.pick_all(
     c_worker uuid,
     q_name text[],
     q_room integer[],
@@ -337,7 +320,7 @@ create function stepfast.claim(
     c_burst integer,
     c_tenants text[],
     c_suspects integer[],
-    out claimed uuid[],
+    out picked uuid[],
     out next_due_at bigint,
     out suspects_wait boolean
 )
@@ -353,42 +336,32 @@ set lock_timeout = '5s'
 as $$
 declare
     moment bigint := stepfast.now_ms();
-    claimed_data text;
-    due bigint;
 begin
-    claimed := '{}';
+    picked := '{}';
     suspects_wait := false;
-    select stepfast.claimed_data(c_worker, w.label)
-      into claimed_data
-      from stepfast.worker w
-     where w.worker_id = c_worker and w.dead_at is null;
-    if not found then
+    if not exists (select from stepfast.worker w where w.worker_id = c_worker and w.dead_at is null) then
         return;
     end if;
     for i in 1 .. cardinality(q_name) loop
-        perform stepfast.promote(q_name[i], moment);
+        if stepfast.next_due_at(q_name[i]) <= moment then
+            perform stepfast.promote(q_name[i], moment);
+        end if;
         if c_suspects is null then
-            claimed := claimed || stepfast.pick(q_name[i], q_room[i], q_after[i], c_codes, c_burst, c_tenants);
+            picked := picked || stepfast.pick(q_name[i], q_room[i], q_after[i], c_codes, c_burst, c_tenants);
         else
-            claimed := claimed || stepfast.pick_suspects(q_name[i], q_room[i], c_codes, c_tenants, c_suspects);
+            picked := picked || stepfast.pick_suspects(q_name[i], q_room[i], c_codes, c_tenants, c_suspects);
         end if;
     end loop;
-    if cardinality(claimed) > 0 then
-        claimed := stepfast.lease(c_worker, claimed_data, claimed, moment);
-    end if;
     for i in 1 .. cardinality(q_name) loop
-        select min(t.due_at)
-          into due
-          from stepfast.task t
-         where t.queue = q_name[i] and t.state = 'waiting' and t.due_at is not null and not t.hold;
-        next_due_at := least(next_due_at, due);
-        suspects_wait := suspects_wait or stepfast.suspect_level(q_name[i], c_codes, c_tenants) is not null;
+        next_due_at := least(next_due_at, stepfast.next_due_at(q_name[i]));
+        suspects_wait := suspects_wait
+                         or stepfast.suspect_level(q_name[i], c_codes, c_tenants, picked) is not null;
     end loop;
 end
 $$;
 
--- Leases given tasks to a worker that is alive: those that are ready or due, not held, and of one of the codes.
-create function stepfast.claim_runs(c_worker uuid, c_runs uuid[], c_codes text[]) returns uuid[]
+-- Locks given tasks, those of one of the codes, for a worker that is alive; those of them that are due join the line.
+create function stepfast.pick_runs(c_worker uuid, c_runs uuid[], c_codes text[]) returns uuid[]
 language plpgsql volatile
 set enable_seqscan = off
 set enable_bitmapscan = off
@@ -401,14 +374,9 @@ set lock_timeout = '5s'
 as $$
 declare
     moment bigint := stepfast.now_ms();
-    claimed_data text;
     chosen uuid[];
 begin
-    select stepfast.claimed_data(c_worker, w.label)
-      into claimed_data
-      from stepfast.worker w
-     where w.worker_id = c_worker and w.dead_at is null;
-    if not found then
+    if not exists (select from stepfast.worker w where w.worker_id = c_worker and w.dead_at is null) then
         return '{}';
     end if;
     chosen := array(
@@ -421,14 +389,19 @@ begin
     update stepfast.task t
        set state = 'ready', due_at = null, since_at = moment
      where t.run_id = any (chosen) and t.state || '' = 'waiting' and not t.hold and t.due_at <= moment;
-    return stepfast.lease(c_worker, claimed_data, chosen, moment);
+    return chosen;
 end
 $$;
 
--- What their holder must know of runs, in the order asked for. The plan may have been made when the tables were empty
--- and every way through them looked the same, so the statement leaves it one way only: `run` by its key, as no other
--- index has the order that it asks for without a sort, and `offset 0` so that the others are looked up for each row.
-create function stepfast.held_runs(h_runs uuid[])
+-- Leases tasks that its caller has locked to a worker, those that are ready indeed, and hands out what their holder must
+-- know of them, in the same order. All of it is one statement in a snapshot that is younger than the locks: it sees
+-- whatever an earlier holder has saved.
+--
+-- The plan may have been made when the tables were empty and every way through them looked the same, so the statement
+-- leaves it one way only: `task` by its key, as no index of ready tasks fits `state || ''`; `run` by its key, as no other
+-- index has the order that is asked for without a sort, and the range is no equality, by which that order would go
+-- without saying; `offset 0` so that rows are looked up one by one.
+create function stepfast.lease(k_worker uuid, k_runs uuid[])
 returns table (
     run_id text, tenant text, workflow text, version integer, kind text, queue text, generation integer, token integer,
     worker_id text, input text, wakes integer, hold boolean, claims integer, crashes integer, last_seq integer,
@@ -446,27 +419,72 @@ set enable_sort = off
 set plan_cache_mode = force_generic_plan
 set jit = off
 as $$
+declare
+    moment bigint := stepfast.now_ms();
+    holder text := k_worker::text;
+    claimed_data text;
 begin
+    if cardinality(k_runs) = 0 then
+        return;
+    end if;
+    claimed_data := stepfast.claimed_data(k_worker, w.label) from stepfast.worker w where w.worker_id = k_worker;
     return query
-    with r as materialized (
-        select x.* from stepfast.run x where x.run_id = any (h_runs) order by x.run_id
+    with taken as materialized (
+        update stepfast.task t
+           set state = 'leased', worker_id = k_worker, token = t.token + 1, claims = t.claims + 1, due_at = null,
+               since_at = moment
+          from unnest(k_runs) with ordinality u(run_id, turn)
+         where t.run_id = u.run_id and t.state || '' = 'ready' and not t.hold
+        returning u.turn, t.run_id, t.tenant, t.queue, t.generation, t.token, t.wakes, t.hold, t.claims, t.crashes,
+                  t.deadline_at, t.tries
+    ), numbered as materialized (
+        -- Of a run that is to ask after outside work nothing is told yet: most often it is not done, and nothing changes.
+        select k.*, 1 + coalesce((select max(e.seq) from stepfast.event e where e.run_id = k.run_id), 0) as seq,
+               case when k.claims > 1 then exists (
+                   select
+                     from stepfast.wait w
+                    where w.run_id = k.run_id and w.kind = 'outside' and w.due_at is not null
+               ) else false end as is_quiet
+          from taken k
+    ), told as (
+        insert into stepfast.event (run_id, seq, tenant, generation, type, at, token, data)
+        select k.run_id, k.seq, k.tenant, k.generation, 'claimed', moment, k.token, claimed_data
+          from numbered k
+         where not k.is_quiet
+    ), closed as (
+        -- Whether the code of this worker fits is found out anew. The backoff of a step, whose id is the number of its
+        -- record, is closed by the step's next record.
+        delete from stepfast.wait w
+         using taken k
+         where w.run_id = k.run_id and w.wait_id <= 0 and w.kind in ('delay', 'backoff', 'code')
     )
-    select t.run_id::text, t.tenant, r.workflow, coalesce(g.version, r.version), r.kind, t.queue, t.generation,
-           t.token, t.worker_id::text, coalesce(g.input, r.input), t.wakes, t.hold, t.claims, t.crashes,
-           coalesce((select max(s.seq) from stepfast.step s where s.run_id = t.run_id), 0),
-           coalesce((select max(e.seq) from stepfast.event e where e.run_id = t.run_id), 0),
-           r.queued_at, t.deadline_at, t.tries, r.parent_id::text, r.parent_wait, r.actor, r.correlation_id,
-           r.causation_id, r.thread_id, r.subject, r.metadata, r.leave,
-           case when t.generation > 1 then coalesce((
-               select max(s.seq) from stepfast.step s where s.run_id = t.run_id and s.generation < t.generation
+    select k.run_id::text, k.tenant, r.workflow, coalesce(g.version, r.version), r.kind, k.queue, k.generation, k.token,
+           holder, coalesce(g.input, r.input), k.wakes, k.hold, k.claims, k.crashes,
+           -- Nothing is recorded of a run that nobody has held before.
+           case when k.claims > 1 or k.generation > 1 then coalesce((
+               select max(s.seq) from stepfast.step s where s.run_id = k.run_id
+           ), 0) else 0 end,
+           k.seq - k.is_quiet::integer, r.queued_at, k.deadline_at, k.tries, r.parent_id::text, r.parent_wait, r.actor,
+           r.correlation_id, r.causation_id, r.thread_id, r.subject, r.metadata, r.leave,
+           case when k.generation > 1 then coalesce((
+               select max(s.seq) from stepfast.step s where s.run_id = k.run_id and s.generation < k.generation
            ), 0) else 0 end,
            case when g.run_id is null then r.definition else g.definition end
-      from r
-     cross join lateral (select x.* from stepfast.task x where x.run_id = r.run_id offset 0) t
+      from numbered k
+     cross join lateral (
+          select x.*
+            from stepfast.run x
+           where x.run_id >= k.run_id and x.run_id <= k.run_id
+           order by x.run_id
+           limit 1
+      ) r
       left join lateral (
-          select x.* from stepfast.generation x where x.run_id = r.run_id and x.generation = t.generation offset 0
+          select x.*
+            from stepfast.generation x
+           where k.generation > 1 and x.run_id = k.run_id and x.generation = k.generation
+          offset 0
       ) g on true
-     order by array_position(h_runs, t.run_id);
+     order by k.turn;
 end
 $$;
 

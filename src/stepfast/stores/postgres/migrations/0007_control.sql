@@ -84,7 +84,7 @@ $$;
 
 -- The records of runs that are not superseded, as far as commands go by them.
 create function stepfast.step_marks(k_runs uuid[])
-returns table (run_id text, seq integer, path text, name text, count integer, state text)
+returns table (run_id text, seq integer, path text, name text, count integer, state text, kind text)
 language plpgsql volatile
 set enable_seqscan = off
 set plan_cache_mode = force_custom_plan
@@ -92,7 +92,13 @@ set jit = off
 as $$
 begin
     return query
-    select s.run_id::text, s.seq, s.path, s.name, s.count, s.state
+    select s.run_id::text, s.seq, s.path, s.name, s.count, s.state,
+           -- A failure whose exception item somebody has resolved is nothing to tell of any more.
+           case when s.kind = 'borne' and not exists (
+               select
+                 from stepfast.exception_item i
+                where i.run_id = s.run_id and i.cause = 'step:' || s.seq and i.resolved_at is null
+           ) then 'set' else s.kind end
       from stepfast.step s
      where s.run_id = any (k_runs) and s.superseded_by is null
      order by s.run_id, s.seq;
@@ -100,7 +106,8 @@ end
 $$;
 
 -- Writes changes `d_*` with their events `e_*`, outcomes `o_*`, dead letters `l_row`, holds `h_*` that begin or end, next
--- generations `g_*` with the calls `y_*` that they supersede, inbox rows `i_*` whose events are told by now, and what
+-- generations `g_*`, the calls `y_*` that are superseded, waits `c_*` that are closed with them, records `r_*` that are
+-- numbered behind those that are there, inbox rows `i_*` whose events are told by now, and what
 -- became of dead letters `z_*`. The caller has locked the runs; `d_token` and `d_generation` are those that the change
 -- leaves them with.
 create function stepfast.change(
@@ -142,6 +149,23 @@ create function stepfast.change(
     y_path text[] default '{}',
     y_name text[] default '{}',
     y_count integer[] default '{}',
+    r_of integer[] default '{}',
+    r_seq integer[] default '{}',
+    r_path text[] default '{}',
+    r_name text[] default '{}',
+    r_count integer[] default '{}',
+    r_kind text[] default '{}',
+    r_state text[] default '{}',
+    r_attempt integer[] default '{}',
+    r_digest text[] default '{}',
+    r_input text[] default '{}',
+    r_value text[] default '{}',
+    r_error text[] default '{}',
+    r_started bigint[] default '{}',
+    r_ended bigint[] default '{}',
+    r_due bigint[] default '{}',
+    c_of integer[] default '{}',
+    c_id integer[] default '{}',
     i_of integer[] default '{}',
     i_n integer[] default '{}',
     z_of integer[] default '{}',
@@ -164,6 +188,21 @@ begin
     if cardinality(y_of) > 0 then
         perform stepfast.supersede(d_run, d_generation, y_of, y_path, y_name, y_count);
     end if;
+    if cardinality(r_of) > 0 then
+        insert into stepfast.step (
+            run_id, seq, tenant, generation, path, name, count, kind, state, attempt, digest, input, value, error,
+            started_at, ended_at, due_at, token
+        )
+        select d_run[r_of[i]],
+               r_seq[i] + coalesce((select max(s.seq) from stepfast.step s where s.run_id = d_run[r_of[i]]), 0),
+               d_tenant[r_of[i]], d_generation[r_of[i]], r_path[i], r_name[i], r_count[i], r_kind[i], r_state[i],
+               r_attempt[i], r_digest[i], r_input[i], r_value[i], r_error[i], r_started[i], r_ended[i], r_due[i],
+               d_token[r_of[i]]
+          from generate_series(1, cardinality(r_of)) i;
+    end if;
+    for i in 1 .. cardinality(c_of) loop
+        perform stepfast.close_wait(d_run[c_of[i]], c_id[i]);
+    end loop;
 
     insert into stepfast.event (run_id, seq, tenant, generation, type, at, step, attempt, token, actor, data)
     select d_run[e_of[i]], e_seq[i], d_tenant[e_of[i]], d_generation[e_of[i]], e_type[i], e_at[i], e_step[i],
@@ -200,6 +239,24 @@ begin
            set resolved_at = moment, resolution = z_resolution[i], actor = z_actor[i]
          where d.run_id = d_run[z_of[i]] and d.resolved_at is null;
     end loop;
+end
+$$;
+
+-- Closes what a run waits for. Children that have not all ended are noted: nobody will join them.
+create function stepfast.close_wait(k_run uuid, k_wait integer) returns void
+language plpgsql volatile
+as $$
+begin
+    with dropped as (
+        delete from stepfast.wait w
+         where w.run_id = k_run and w.wait_id = k_wait
+        returning w.run_id, w.wait_id, w.tenant, w.kind, w.got + w.failed < w.total as is_left
+    )
+    insert into stepfast.unjoined (run_id, wait_id, tenant)
+    select d.run_id, d.wait_id, d.tenant
+      from dropped d
+     where d.kind = 'children' and d.is_left
+        on conflict do nothing;
 end
 $$;
 

@@ -67,7 +67,7 @@ create table stepfast.review_token (
     primary key (run_id, wait_id, hash)
 );
 
--- What a person should look at. `cause` names it within its run: `review:7`, `failed:1`, `blocked:1`.
+-- What a person should look at. `cause` names it within its run: `review:7`, `failed:1`, `blocked:1`, `step:3`.
 create table stepfast.exception_item (
     run_id uuid not null,
     cause text collate "C" not null,
@@ -222,6 +222,39 @@ $$;
 
 create trigger resolve_blocked_item after delete on stepfast.wait
 for each row when (old.kind = 'code') execute function stepfast.resolve_blocked_item();
+
+-- A run goes on from a failure, by a record of its own; people see it until that counts no more, or one of them resolves it.
+create function stepfast.open_step_item() returns trigger
+language plpgsql
+as $$
+begin
+    insert into stepfast.exception_item (
+        run_id, cause, tenant, generation, workflow, kind, step, title, shape, opened_at
+    )
+    select new.run_id, 'step:' || new.seq, new.tenant, new.generation, r.workflow, 'failed', new.value::json ->> 'step',
+           new.value::json ->> 'title', new.value::json ->> 'shape', new.ended_at
+      from stepfast.run r
+     where r.run_id = new.run_id;
+    return null;
+end
+$$;
+
+create trigger open_step_item after insert on stepfast.step
+for each row when (new.kind = 'borne') execute function stepfast.open_step_item();
+
+create function stepfast.resolve_step_item() returns trigger
+language plpgsql
+as $$
+begin
+    update stepfast.exception_item i
+       set resolved_at = stepfast.now_ms(), resolution = 'replayed'
+     where i.run_id = new.run_id and i.cause = 'step:' || new.seq and i.resolved_at is null;
+    return null;
+end
+$$;
+
+create trigger resolve_step_item after update of superseded_by on stepfast.step
+for each row when (new.kind = 'borne' and old.superseded_by is null) execute function stepfast.resolve_step_item();
 
 -- An event that belongs to no run, such as that somebody showed what is no token: under the run id of zeros, numbered
 -- without a gap, so one after the other.

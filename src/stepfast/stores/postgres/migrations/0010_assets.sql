@@ -25,6 +25,8 @@ create table stepfast.asset_version (
     run_id uuid,
     generation integer,
     step text collate "C",
+    attempt integer,
+    inputs text not null,
     primary key (tenant, asset_id, version)
 );
 
@@ -66,10 +68,13 @@ create table stepfast.lineage (
     tenant text collate "C" not null,
     wanted_id text collate "C" not null,
     at bigint not null,
+    attempt integer not null,
     primary key (run_id, generation, step, role, asset_id, version, wanted_id)
 );
 
 create index lineage_by_asset on stepfast.lineage (tenant, asset_id, version, run_id);
+
+create index lineage_by_wanted on stepfast.lineage (tenant, wanted_id) where wanted_id <> asset_id;
 
 create table stepfast.artifact (
     run_id uuid not null,

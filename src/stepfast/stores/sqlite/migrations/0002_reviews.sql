@@ -67,7 +67,7 @@ create table review_token (
     primary key (run_id, wait_id, hash)
 ) without rowid, strict;
 
--- What a person should look at. `cause` names it within its run: `review:7`, `failed:1`, `blocked:1`.
+-- What a person should look at. `cause` names it within its run: `review:7`, `failed:1`, `blocked:1`, `step:3`.
 create table exception_item (
     run_id text not null,
     cause text not null,
@@ -181,4 +181,26 @@ begin
                              then 'taken up' else 'withdrawn' end
      where run_id = old.run_id
        and cause = 'blocked:' || old.generation;
+end;
+
+-- A run goes on from a failure, by a record of its own; people see it until that counts no more, or one of them resolves it.
+create trigger open_step_item after insert on step
+when new.kind = 'borne'
+begin
+    insert into exception_item (run_id, cause, tenant, generation, workflow, kind, step, title, shape, opened_at)
+    select new.run_id, 'step:' || new.seq, new.tenant, new.generation, r.workflow, 'failed', new.value ->> 'step',
+           new.value ->> 'title', new.value ->> 'shape', new.ended_at
+      from run r
+     where r.run_id = new.run_id;
+end;
+
+create trigger resolve_step_item after update of superseded_by on step
+when new.kind = 'borne' and old.superseded_by is null
+begin
+    update exception_item
+       set resolved_at = coalesce((select m.at from run_moved m where m.run_id = new.run_id), new.ended_at),
+           resolution = 'replayed'
+     where run_id = new.run_id
+       and cause = 'step:' || new.seq
+       and resolved_at is null;
 end;

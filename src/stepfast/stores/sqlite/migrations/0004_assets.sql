@@ -25,6 +25,8 @@ create table asset_version (
     run_id text,
     generation integer,
     step text,
+    attempt integer,
+    inputs text not null,
     primary key (tenant, asset_id, version)
 ) without rowid, strict;
 
@@ -66,10 +68,13 @@ create table lineage (
     tenant text not null,
     wanted_id text not null,
     at integer not null,
+    attempt integer not null,
     primary key (run_id, generation, step, role, asset_id, version, wanted_id)
 ) without rowid, strict;
 
 create index lineage_by_asset on lineage (tenant, asset_id, version, run_id);
+
+create index lineage_by_wanted on lineage (tenant, wanted_id) where wanted_id <> asset_id;
 
 create table artifact (
     run_id text not null,

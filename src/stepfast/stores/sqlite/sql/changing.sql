@@ -22,12 +22,24 @@ select s.run_id, s.tenant, s.workflow, s.version, s.kind, s.code, s.input, s.gen
    and (:tenant is null or s.tenant = :tenant);
 
 -- name: list_marks
--- The records that commands go by.
-select seq, path, name, count, state
+-- The records that commands go by. A failure whose exception item somebody has resolved is nothing to tell of any more.
+select seq, path, name, count, state,
+       case when kind = 'borne' and not exists (select 1
+                                                  from exception_item i
+                                                 where i.run_id = step.run_id
+                                                   and i.cause = 'step:' || step.seq
+                                                   and i.resolved_at is null)
+            then 'set' else kind end
   from step
  where run_id = ?
    and superseded_by is null
  order by seq;
+
+-- name: last_step
+-- The number of a run's last record, whether it counts or not.
+select coalesce(max(seq), 0)
+  from step
+ where run_id = ?;
 
 -- name: find_answer
 -- What a key was used for before, and what was answered.

@@ -107,6 +107,10 @@ delete from wait
    and wait_id <= 0
    and kind in ('delay', 'backoff', 'code');
 
+-- name: asks_outside
+-- Whether a run has outside work that is looked at from time to time.
+select exists (select 1 from wait where run_id = ? and kind = 'outside' and due_at is not null);
+
 -- name: held_run
 -- A leased run as its holder knows it, in the order of HeldRun.
 select t.run_id, t.tenant, r.workflow, coalesce(g.version, r.version), r.kind, t.queue, t.generation, t.token,

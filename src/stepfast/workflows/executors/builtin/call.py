@@ -41,11 +41,11 @@ class PythonCall:
         config: CallConfig = CallConfig(),  # noqa: B008 - it is frozen
     ) -> Any:
         """Call `module:function`, with keywords or with a list of values."""
-        function, limit_s = self._function(target), timeout_s(config.timeout)
-        call = partial(function, **arguments) if isinstance(arguments, dict) else partial(function, *arguments or ())
+        limit_s = timeout_s(config.timeout)
         try:
             async with asyncio.timeout(limit_s) as timer:
-                return await _called(function, call)
+                function = await self._function(target)
+                return await _called(function, arguments)
         except TimeoutError:
             if not timer.expired():
                 raise
@@ -55,13 +55,14 @@ class PythonCall:
         """What no type can say of the limit."""
         return timeout_problems(config.timeout)
 
-    def _function(self, target: str) -> Callable[..., Any]:
+    async def _function(self, target: str) -> Callable[..., Any]:
         module, _, name = target.partition(":")
         if not module or not name.isidentifier() or name.startswith("_"):
             raise Invalid(f"{shown(target)} is no target: write `module:function`, with a name that is public.")
         self._check_module(module)
         try:
-            found: Any = getattr(importlib.import_module(module), name, None)
+            # Beside the event loop: an import may take its time, and do anything.
+            found: Any = getattr(await in_thread(partial(importlib.import_module, module)), name, None)
         except ImportError as error:
             raise Invalid(f"{module} cannot be imported on this worker: {error}.") from error
         if not callable(found):
@@ -76,7 +77,8 @@ class PythonCall:
             raise NotAllowed(f"The module {shown(module)} is not allowed here: name it in STEPFAST_CALL_MODULES.")
 
 
-async def _called(function: Callable[..., Any], call: Callable[[], Any]) -> Any:
+async def _called(function: Callable[..., Any], arguments: dict[str, Any] | list[Any] | None) -> Any:
+    call = partial(function, **arguments) if isinstance(arguments, dict) else partial(function, *arguments or ())
     if inspect.iscoroutinefunction(function):
         return await call()
     answer = await in_thread(call)

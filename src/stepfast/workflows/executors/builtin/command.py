@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
 import shutil
 import signal
 from asyncio.subprocess import DEVNULL, PIPE, Process, SubprocessStreamProtocol
@@ -19,17 +20,25 @@ from stepfast.workflows.executors.builtin.bounds import bound_problems, refuse, 
 from stepfast.workflows.limits import UNWINDING_S
 
 MAX_OUTPUT_BYTES = 16 * 1024 * 1024
+MIN_MEMORY_BYTES = 16 * 1024 * 1024
+MAX_MEMORY_BYTES = 1 << 50
 READ_BYTES = 65_536
 TOLD_CHARACTERS = 2_000
+# Shorter values stand in many words by chance.
+SHORTEST_HIDDEN = 8
 
 
 @dataclass(frozen=True)
 class CommandConfig:
-    """How long a program may take and how much it may write, on each of its two outputs."""
+    """How long a program may take, how much it may write on each of its two outputs, and what memory it may have.
+
+    `max_memory_bytes` is the address space of each of its processes, on Linux.
+    """
 
     timeout: float | str = "60s"
     max_output_bytes: int = 1_000_000
     on_overflow: Literal["truncate", "fail"] = "truncate"
+    max_memory_bytes: int | None = None
 
 
 class CommandAnswer(TypedDict):
@@ -67,13 +76,14 @@ class CommandRun:
         session = await _started([program, *args[1:]], variables, cwd, input is not None, config)
         answer = await session.run(input, limit_s, args[0])
         if check and answer["code"] != 0:
-            raise CommandFailed(f"{shown(args[0])} ended with code {answer['code']}: {_told(answer)}")
+            hidden = [] if isinstance(env, dict) else list(variables.values())
+            raise CommandFailed(f"{shown(args[0])} ended with code {answer['code']}: {_told(answer, hidden)}")
         return answer
 
     def validate_config(self, config: CommandConfig) -> list[str]:
         """What no type can say of the limits."""
         size = bound_problems("max_output_bytes", config.max_output_bytes, 0, MAX_OUTPUT_BYTES)
-        return [*timeout_problems(config.timeout), *size]
+        return [*timeout_problems(config.timeout), *size, *_memory_problems(config.max_memory_bytes)]
 
     def _program(self, args: list[str]) -> str:
         if not args or not args[0] or any("\0" in each for each in args):
@@ -84,7 +94,8 @@ class CommandRun:
         found = shutil.which(args[0])
         if found is None:
             raise CommandFailed(f"There is no program {shown(args[0])} on this worker.")
-        return found
+        # From the worker's own folder: a step that chooses `cwd` must not choose the program by it.
+        return os.path.abspath(found)
 
     def _variables(self, env: dict[str, str] | list[str] | None) -> dict[str, str]:
         for name in env or ():
@@ -122,6 +133,17 @@ async def _started(
         raise
     except OSError as error:
         raise CommandFailed(f"{shown(args[0])} could not be started: {error}.") from error
+    except ValueError as error:
+        # Texts that the system cannot take: NUL in a variable or a folder, halves of characters.
+        raise Invalid(f"{shown(args[0])} cannot be started so: {error}.") from error
+
+
+def _memory_problems(most: int | None) -> list[str]:
+    if most is None:
+        return []
+    if not hasattr(resource, "prlimit"):
+        return ["max_memory_bytes: this system cannot limit it."]
+    return bound_problems("max_memory_bytes", most, MIN_MEMORY_BYTES, MAX_MEMORY_BYTES)
 
 
 class _Session:
@@ -138,12 +160,16 @@ class _Session:
     async def run(self, text: str | None, limit_s: float, program: str) -> CommandAnswer:
         finishing = asyncio.ensure_future(self._finish(text))
         try:
+            self._limit_memory()
             await asyncio.wait({finishing}, timeout=limit_s)
             if not finishing.done():
                 raise StepTimeout(f"{shown(program)} did not end within {limit_s:g} s and was killed.")
             answer = finishing.result()
         finally:
-            if not finishing.done():
+            if finishing.done():
+                # What it has left behind would outlive every limit.
+                self._kill()
+            else:
                 await self.end()
                 finishing.cancel()
         if self._truncated and self._config.on_overflow == "fail":
@@ -158,6 +184,12 @@ class _Session:
         leaving = asyncio.ensure_future(self._process.wait())
         await asyncio.wait({leaving}, timeout=UNWINDING_S)
         leaving.cancel()
+
+    def _limit_memory(self) -> None:
+        most = self._config.max_memory_bytes
+        if most is not None:
+            with contextlib.suppress(ProcessLookupError):
+                resource.prlimit(self._process.pid, resource.RLIMIT_AS, (most, most))
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -200,5 +232,9 @@ def _text(written: bytes) -> str:
     return written.decode("utf-8", "replace")
 
 
-def _told(answer: CommandAnswer) -> str:
-    return (answer["stderr"] or answer["stdout"]).strip()[-TOLD_CHARACTERS:] or "it wrote nothing."
+def _told(answer: CommandAnswer, hidden: list[str]) -> str:
+    """The end of what it wrote; the worker's own variables are not for those who read errors."""
+    told = (answer["stderr"] or answer["stdout"]).strip()
+    for value in hidden:
+        told = told.replace(value, "***") if len(value) >= SHORTEST_HIDDEN else told
+    return told[-TOLD_CHARACTERS:] or "it wrote nothing."

@@ -24,8 +24,8 @@ TOO_MANY_REQUESTS = 429
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 # By these a client that is sent elsewhere asks again with what it has sent before.
 SAME_AGAIN = frozenset({307, 308})
-# Meant for one server, and not for whomever it sends us to.
-PRIVATE_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})
+# All others are meant for one server, and not for whomever it sends us to: any of them may be a key.
+PUBLIC_HEADERS = frozenset({"accept", "accept-language", "content-type", "content-language", "user-agent"})
 OWN_HEADERS = frozenset({"host", "connection", "content-length", "transfer-encoding", "accept-encoding"})
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -137,7 +137,7 @@ def _redirected(request: Request, answer: Answer) -> Request:
         raise HttpRefused(f"{target.host} sends the request on to nowhere: {error}", answer.status) from error
     headers = request.headers
     if there.origin != target.origin:
-        headers = {name: value for name, value in headers.items() if name.lower() not in PRIVATE_HEADERS}
+        headers = {name: value for name, value in headers.items() if name.lower() in PUBLIC_HEADERS}
     if answer.status in SAME_AGAIN or request.method in ("GET", "HEAD"):
         return request._replace(target=there, headers=headers)
     plain = {name: value for name, value in headers.items() if not name.lower().startswith("content-")}
@@ -148,7 +148,9 @@ def _checked(request: Request, answer: Answer) -> HttpAnswer:
     if answer.status < 400:
         return _as_value(answer)
     content = answer.body.decode("utf-8", "replace").strip()[:TOLD_CHARACTERS]
-    told = f"{request.method} {request.target.host}{request.target.path} was answered with {answer.status}: {content}"
+    # Without the query, where keys may stand: errors are stored, and read by many.
+    place = f"{request.target.host}{request.target.path.partition('?')[0]}"
+    told = f"{request.method} {place} was answered with {answer.status}: {content}"
     if answer.status == TOO_MANY_REQUESTS or answer.status >= 500:
         raise HttpFailed(told.rstrip(": "), answer.status)
     raise HttpRefused(told.rstrip(": "), answer.status)

@@ -62,19 +62,25 @@ class Answer(NamedTuple):
 def parse_url(url: str) -> Target:
     """Where a URL leads; only http and https, and no passwords in it."""
     if any(character <= " " or character == "\x7f" for character in url):
-        raise Invalid(f"{shown(url)} is no URL: it has blanks or control characters. Write them as escapes.")
+        raise Invalid(f"{_told(url)} is no URL: it has blanks or control characters. Write them as escapes.")
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
         name = host.encode("idna").decode() if host and not host.isascii() else host
     except (ValueError, UnicodeError) as error:
-        raise Invalid(f"{shown(url)} is no URL: {error}.") from error
+        raise Invalid(f"{_told(url)} is no URL: {error}.") from error
     if parts.scheme not in PORTS or not name:
-        raise Invalid(f"{shown(url)} cannot be called: write http://host/... or https://host/...")
+        raise Invalid(f"{_told(url)} cannot be called: write http://host/... or https://host/...")
     if parts.username is not None or parts.password is not None:
         raise Invalid(f"The URL for {name} has a user name in it. Send it in the header Authorization.")
     path = quote(parts.path or "/", PLAIN) + (f"?{quote(parts.query, PLAIN)}" if parts.query else "")
     return Target(parts.scheme, name, PORTS[parts.scheme] if port is None else port, path)
+
+
+def _told(url: str) -> str:
+    """A URL for errors, which are stored and read by many: without what may be a password or a key."""
+    scheme, colon, rest = re.split(r"[?#]", url, maxsplit=1)[0].rpartition("//")
+    return shown(scheme + colon + rest.rpartition("@")[2])
 
 
 async def exchange(request: Request, addresses: Sequence[str], max_bytes: int) -> Answer:

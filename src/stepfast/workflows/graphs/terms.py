@@ -1,0 +1,71 @@
+"""What is said of a step beside what it does, looked at before any run: its options, the terms of its reviews."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from stepfast.kernel.errors import Invalid
+from stepfast.kernel.retry import Retry
+from stepfast.kernel.texts import check_text, shown
+from stepfast.workflows.graphs.drafts import Draft, GateDraft, StepOptions
+from stepfast.workflows.plans.gates import AFTER, BEFORE
+from stepfast.workflows.questions import Terms, question_of
+from stepfast.workflows.reviewing import review
+
+KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
+    "retry": (Retry, "a Retry(...)"),
+    "priority": (int, "a whole number"),
+    "queue": (str, "a text"),
+    "before": (GateDraft, "a graph.gate(...)"),
+    "after": (GateDraft, "a graph.gate(...)"),
+    "description": (str, "a text"),
+    "metadata": (Mapping, "a dict"),
+}
+
+
+def good_options(draft: Draft) -> tuple[StepOptions, list[str]]:
+    """The options of a step that can be, and what is wrong with the others."""
+    good, faults = dict(draft.options), list(_of_repeats(draft))
+    for name, value in draft.options.items():
+        fault = None if value is None else _fault(name, value)
+        if fault is not None:
+            faults.append(fault)
+            del good[name]
+    return cast(StepOptions, good), faults
+
+
+def _fault(name: str, value: object) -> str | None:
+    kind, told = KINDS.get(name, (object, ""))
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        return f"{name} is {shown(value)}; it must be {told}"
+    if name == "estimate" and not callable(value):
+        return f"estimate is {shown(value)}; it must be a function of `input` and `config`"
+    try:
+        if name == "queue" and isinstance(value, str):
+            check_text("queue", value)
+        if isinstance(value, GateDraft):
+            check_terms({"verdicts": AFTER if name == "after" else BEFORE, **value.terms}, value.reason, {})
+    except Invalid as error:
+        return f"{name}: {str(error).rstrip('.')}"
+    return None
+
+
+def _of_repeats(draft: Draft) -> Iterator[str]:
+    if draft.each is not None and draft.each.at_once is not None and not is_count(draft.each.at_once):
+        yield f"at_once is {shown(draft.each.at_once)}; it must be a whole number from 1 on"
+    if draft.loop is not None and not is_count(draft.loop.most):
+        yield f"most is {shown(draft.loop.most)}; it must be a whole number from 1 on"
+
+
+def is_count(value: object) -> bool:
+    """Whether something is a number of things, one at least."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def check_terms(terms: Mapping[str, Any], kind: str, schema: Mapping[str, Any] | None) -> None:
+    """Refuse terms under which nobody could be asked."""
+    defaults = inspect.signature(review).parameters
+    filled = {name: terms.get(name, defaults[name].default) for name in Terms._fields}
+    question_of("A title", None, schema, Terms(**{**filled, "kind": kind}))
