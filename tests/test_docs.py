@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from tools.generate_docs import GENERATORS, ROOT
 from tools.pages import blocks
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DISK = Path("/var/tmp")
 RUNNABLE = {"python", "console", "sh"}
 
 
@@ -23,6 +26,13 @@ def run_page(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.fixture
+def disk() -> Iterator[Path]:
+    """A folder on a disk: pages show what is said of databases that lie on one, and those of tests may be in memory."""
+    with tempfile.TemporaryDirectory(prefix="stepfast-", dir=DISK if DISK.is_dir() else None) as folder:
+        yield Path(folder)
+
+
 def has_code(page: Path) -> bool:
     return any(block.language in RUNNABLE for block in blocks(page))
 
@@ -30,8 +40,8 @@ def has_code(page: Path) -> bool:
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if has_code(page)], ids=lambda page: str(page.relative_to(ROOT))
 )
-def test_a_page_runs_as_printed(page, tmp_path):
-    done = run_page(page, tmp_path)
+def test_a_page_runs_as_printed(page, disk):
+    done = run_page(page, disk)
     assert done.returncode == 0, done.stderr
 
 

@@ -48,7 +48,7 @@ def test_a_step_whose_poll_refers_to_it_is_freed():
     def make() -> Any:
         @step
         async def ask(handle: str) -> Pending | int:
-            return Pending() if launch else 0
+            return Pending() if handle else launch.body.limits.total_ms or 0
 
         @step
         async def launch() -> Outside[int]:

@@ -46,11 +46,11 @@ def lines(caplog, event: str) -> int:
     return sum(record.getMessage().startswith(f"{event} ") for record in caplog.records)
 
 
-async def claims_go_on(database: str, caplog, error: Exception) -> int:
+async def claims_go_on(database: str, caplog, error: Exception, patience: str = "60s") -> int:
     async with app_on(database, [say], worker=False) as client, app_on(database, [say]) as app:
         claim = fail(app, "claim", error, times=3)
         run = await client.start(say, "a")
-        assert await run.result(timeout="60s") == "a"
+        assert await run.result(timeout=patience) == "a"
         assert claim.worked.is_set()
     return lines(caplog, "claim_failed")
 
@@ -70,7 +70,7 @@ async def test_the_broken_twin_whose_claim_loop_ends_with_a_failure_never_claims
 
     monkeypatch.setattr(ClaimLoop, "run", run_without_a_net)
     with pytest.raises(StepfastError, match="has not ended"):
-        await claims_go_on(database, caplog, FAILURES["named"])
+        await claims_go_on(database, caplog, FAILURES["named"], patience="3s")
 
 
 @pytest.mark.parametrize("error", FAILURES.values(), ids=FAILURES)

@@ -92,7 +92,7 @@ class Fan:
         inner = self._inner(many, index)
         output = await self._counted(many, index, self._interpreter.item_handled(self._step, inner))
         if many.tally.outcomes[index].ok:
-            self._interpreter.note_undo(self._step, inner, output)
+            self._interpreter.undoing.note(self._step, inner, output)
 
     def _inner(self, many: Many, index: int) -> Place:
         step, place = self._step, self._place

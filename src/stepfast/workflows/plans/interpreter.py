@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Coroutine, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from stepfast.kernel.decisions import CallId
-from stepfast.kernel.errors import Invalid, StepFailed, StepTimeout, UndoFailed
+from stepfast.kernel.errors import Invalid, StepFailed, StepTimeout
 from stepfast.kernel.plan_rules import GIVEN, Borne
 from stepfast.kernel.states import StepState
 from stepfast.workflows.bodies import Partial
 from stepfast.workflows.branches import Branch
 from stepfast.workflows.combining import call_off
-from stepfast.workflows.failures import handled_calls, marked_calls
+from stepfast.workflows.failures import marked_calls
 from stepfast.workflows.loop import RunLoop, current_branch_of
 from stepfast.workflows.notes import BorneCall, NoteCall
 from stepfast.workflows.plans.assets import StepAssets
@@ -36,6 +36,7 @@ from stepfast.workflows.plans.plan import (
     While,
     walk,
 )
+from stepfast.workflows.plans.undoing import Undoing
 from stepfast.workflows.plans.verbs import Verbs
 from stepfast.workflows.plans.walking import BlockWalk, begin
 from stepfast.workflows.steps import ask_durably
@@ -43,16 +44,6 @@ from stepfast.workflows.steps import ask_durably
 
 class NotTaken(Exception):
     """No way of a switch was taken: the step is skipped."""
-
-
-class Undoable(NamedTuple):
-    """A step that has ended well and says how it is undone."""
-
-    step: PlanStep
-    use: Use
-    call: CallId
-    names: Mapping[str, Any]
-    owners: tuple[object, ...]
 
 
 class Interpreter:
@@ -80,11 +71,15 @@ class Interpreter:
         self._given = self.branch.context.given_calls()
         self._borne: list[Exception] = []
         self._notes: list[CallId] = []
-        self._undoable: list[Undoable] = []
+        self.undoing = Undoing(self)
 
     async def run(self) -> Any:
         """Walk the whole plan; what it gives."""
-        await self.walk(self.frame.plan.block, self.place)
+        try:
+            await self.walk(self.frame.plan.block, self.place)
+        except Exception as error:
+            await self.undoing.settle(error, None)
+            raise
         value = self._output()
         return Partial(value, tuple(self._borne), tuple(self._notes)) if self._borne else value
 
@@ -120,7 +115,7 @@ class Interpreter:
                 return
             place.completed(step.id, output)
             if step.each is None:
-                self.note_undo(step, place, output)
+                self.undoing.note(step, place, output)
 
     def _is_given(self, step: PlanStep, place: Place) -> bool:
         """Whether a person has said what a step gives, or this item of it: it is not done."""
@@ -205,6 +200,7 @@ class Interpreter:
             handler = handler_for(step, error)
             if handler is None:
                 raise
+            await self.undoing.settle(error, owner_of(step, place))
             return await self._handle(handler, step, place, error)
 
     async def _handle(self, handler: Handler, step: PlanStep, place: Place, error: Exception) -> Any:
@@ -244,7 +240,12 @@ class Interpreter:
         branch = branch or self._gate_branch(step, place)
         turn = 1
         while True:
-            output, is_final = await self.gates.after(step, place, branch, output)
+            try:
+                output, is_final = await self.gates.after(step, place, branch, output)
+            except Exception:
+                # It was done, and what it gave is not wanted.
+                self.undoing.note(step, place, output)
+                raise
             if is_final:
                 return output
             turn += 1
@@ -313,13 +314,17 @@ class Interpreter:
         match step.on_failure:
             case OnFailure.FAIL:
                 raise error
+            case OnFailure.COMPENSATE if is_compound(step):
+                await self.undoing.undo(step, error, owner_of(step, place))
+                raise error
             case OnFailure.COMPENSATE:
-                await self._compensate(step, place, error)
+                self.undoing.owe(step, error)
                 raise error
             case OnFailure.SKIP_DEPENDENTS:
                 place.dead.add(step.id)
             case OnFailure.CONTINUE:
                 pass
+        await self.undoing.settle(error, owner_of(step, place))
         self._borne.append(error)
         place.failed(step.id, error)
         await self._tell_borne(step, place, error)
@@ -331,38 +336,6 @@ class Interpreter:
         call = BorneCall(f"{step.id}.borne", Borne.of(step.id, failed.address, told["type"], told["message"]))
         self._notes.append(CallId(place.path, call.name, 1))
         await ask_durably(self.loop, call)
-
-    def note_undo(self, step: PlanStep, place: Place, output: Any) -> None:
-        """A step has ended well, once or for one item: from here on it can be undone."""
-        if step.undo is not None:
-            names = {**place.names, "output": output}
-            owners = (*place.owners, owner_of(step, place))
-            branch = current_branch_of(self.loop)
-            last = branch.last_call(step.id) if branch.path == place.path else CallId(place.path, step.id, 1)
-            self._undoable.append(Undoable(step, step.undo, last, names, owners))
-
-    async def _compensate(self, step: PlanStep, place: Place, error: Exception) -> None:
-        """Undo what has ended well, the last first: inside the step that failed; if it is a simple one, in the run."""
-        owner = owner_of(step, place)
-        chosen = [each for each in self._undoable if not is_compound(step) or owner in each.owners]
-        problems = [problem for each in reversed(chosen) if (problem := await self._undo(each, error)) is not None]
-        if problems:
-            told = "; ".join(f"{step_id}: {type(problem).__name__}: {problem}" for step_id, problem in problems)
-            raise UndoFailed(
-                f"Step {step.id} failed with {type(error).__name__}: {error}; of the steps before it these could not "
-                f"be undone: {told}"
-            ) from error
-
-    async def _undo(self, undoable: Undoable, error: Exception) -> tuple[str, Exception] | None:
-        self._undoable.remove(undoable)
-        # Whoever retries the run gets rid of the failure, and of all that was done because of it: what was undone is
-        # not there any more, and must be done again.
-        self.branch.context.note_handler(undoable.call, handled_calls(error))
-        try:
-            await begin(self.loop, self.verbs.undo(undoable.step, undoable.use, undoable.names), undoable.call.path)
-        except Exception as error:  # noqa: BLE001 - the others are undone all the same
-            return undoable.step.id, error
-        return None
 
 
 def owner_of(step: PlanStep, place: Place) -> tuple[str, str]:
