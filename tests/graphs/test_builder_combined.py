@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from stepfast import (
     Graph,
+    Invalid,
     Retry,
     RunState,
     StageContext,
@@ -160,6 +163,22 @@ async def test_a_person_corrects_an_output_and_the_next_stage_gets_its_type(desk
         [asked] = await at.reviews(run)
         await at.decide(asked, "correct", {"id": "x", "price": 9}, role="analyst")
         assert await at.result(run) == 9
+
+
+async def test_a_correction_that_is_no_output_of_the_stage_is_refused(desk):
+    graph = Graph("review", input=Invoice)
+
+    @graph.stage(after=graph.gate(lambda output: output.price < 5, reason="low_confidence", role="analyst"))
+    async def cheapest(ctx: StageContext[Invoice]) -> Line:
+        return min(ctx.input.lines, key=lambda line: line.price)
+
+    async with desk(graph) as at:
+        run = await at.start(graph, INVOICE)
+        await at.run_until_idle()
+        [asked] = await at.reviews(run)
+        with pytest.raises(Invalid, match="price"):
+            await at.decide(asked, "correct", {"id": "x", "price": "dear"}, role="analyst")
+        assert (await at.info(run)).state == "waiting"
 
 
 async def test_a_review_step_gives_what_was_shown_in_its_type(desk):

@@ -20,7 +20,7 @@ Databases = Callable[[], AbstractAsyncContextManager[str]]
 
 
 class CrashPoints(NamedTuple):
-    """What was tried: the store calls of the scenario without a crash, and the points at which it was let die."""
+    """What was tried: the store calls of the scenario when no crash came, and the points at which it was let die."""
 
     calls: list[str]
     points: list[CrashPoint]
@@ -36,12 +36,12 @@ async def crash_points(
     time, by default a temporary SQLite file; `every=7` takes every seventh point. Takes the options of `engine`.
     """
     fresh = databases or _temporary
-    calls, expected = await _undisturbed(scenario, fresh, options)
+    expected = await _undisturbed(scenario, fresh, options)
     tried: list[CrashPoint] = []
     for point in _points(every):
-        came, result = await _disturbed(scenario, fresh, point, options)
+        calls, result = await _disturbed(scenario, fresh, point, options)
         assert result == expected, f"A crash {point} changed the result: {result!r} instead of {expected!r}."
-        if not came:
+        if calls is not None:
             return CrashPoints(calls, tried)
         tried.append(point)
     raise AssertionError("unreachable: a scenario ends after a finite number of calls")
@@ -52,22 +52,22 @@ def _points(every: int) -> Iterator[CrashPoint]:
         yield CrashPoint(number // 2 + 1, answered=number % 2 == 1)
 
 
-async def _undisturbed(scenario: Scenario[T], fresh: Databases, options: dict[str, Any]) -> tuple[list[str], T]:
+async def _undisturbed(scenario: Scenario[T], fresh: Databases, options: dict[str, Any]) -> T:
     async with fresh() as database, engine(database=database, **options) as opened:
-        result = await scenario(opened)
-        return opened.store_calls, result
+        return await scenario(opened)
 
 
 async def _disturbed(
     scenario: Scenario[T], fresh: Databases, point: CrashPoint, options: dict[str, Any]
-) -> tuple[bool, T]:
+) -> tuple[list[str] | None, T]:
+    """All store calls, if the scenario was over before the point came, and its result."""
     async with fresh() as database, engine(database=database, crash_at=point, **options) as opened:
         try:
             result = await scenario(opened)
         except BaseException as error:
             error.add_note(f"The process was let die {opened.died or point}.")
             raise
-        return opened.crashes > 0, result
+        return (None if opened.crashes else opened.store_calls), result
 
 
 @asynccontextmanager

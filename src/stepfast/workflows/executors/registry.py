@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import cached_property, partial
 from typing import Any
@@ -22,7 +23,7 @@ from stepfast.workflows.steps import AsyncStep, StepAlone, SyncStep
 Executors = list[Executor]
 
 
-class Registering:
+class Registering(ABC):
     """Whatever executors are registered with: an app's registry, or the stage of a plugin."""
 
     def register(
@@ -44,12 +45,13 @@ class Registering:
         """A domain whose executors are registered here."""
         return Domain(name, retry=retry, home=self)
 
+    @abstractmethod
     def add(self, executor: Executor) -> Executor:
         """Make an executor known; of two with one name the second is refused, unless both are the very same thing."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _registered(self, name: str) -> Executor | None:
-        raise NotImplementedError
+        """What is registered under a name already."""
 
 
 class ExecutorRegistry(Registering):

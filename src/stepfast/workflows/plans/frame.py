@@ -12,6 +12,7 @@ from stepfast.workflows.bodies import StepBody
 from stepfast.workflows.child_calls import ChildKind
 from stepfast.workflows.codec import ArgumentsCodec, ValueCodec
 from stepfast.workflows.culprits import is_native
+from stepfast.workflows.executors.schemas import output_schema
 from stepfast.workflows.functions import Workflow
 from stepfast.workflows.plans.ordering import Orders
 from stepfast.workflows.plans.plan import Plan, PlanStep, Use
@@ -89,6 +90,18 @@ class Frame:
         if self.is_plain:
             body.result = PlainResult(body.result)
         return body
+
+    def output_schema(self, step: PlanStep) -> dict[str, Any]:
+        """What a step gives, as far as its executor says: what a person puts in its place must be the same."""
+        if not isinstance(step.verb, Use) or self.is_dry:
+            return {}
+        return output_schema(self._executors(step.verb.executor).body.function) or {}
+
+    def read_output(self, step: PlanStep, value: Any) -> Any:
+        """JSON that a person has put in the place of an output, as the steps behind it see that."""
+        if self.is_plain or not isinstance(step.verb, Use):
+            return value
+        return self.body(step, step.verb, step.id).result.decode(json.dumps(value))
 
     def child(self, step: PlanStep, use: Use) -> ChildKind | None:
         """What a step is a run of that a queue takes, its own or that of its executor; None: it is done in its run."""

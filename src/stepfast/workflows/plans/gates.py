@@ -90,18 +90,20 @@ class Gates:
         if policy.conflict == "fail":
             raise StepFailed(f"Policy {policy.id} refuses the output of step {step.id}: {reason}", type_name="Refused")
         title = f"Policy {policy.id} refuses the output of step {step.id}: {reason}"[:MAX_TITLE]
-        answer = await self._review(branch, title, output, {"verdicts": AFTER}, ItemKind.POLICY_CONFLICT)
-        return self._judged(answer, output)
+        return await self._judged(step, branch, title, output, {"verdicts": AFTER}, ItemKind.POLICY_CONFLICT)
 
     async def _look_at(self, step: PlanStep, place: Place, branch: Branch, gate: Gate, output: Any) -> Verdicts:
         names = {**place.names, "output": as_json(output)}
         title = self._title(gate.title, names, f"Look at the output of step {step.id}")
-        answer = await self._review(branch, title, output, {"verdicts": AFTER, **gate.terms}, gate.reason)
-        return self._judged(answer, output)
+        return await self._judged(step, branch, title, output, {"verdicts": AFTER, **gate.terms}, gate.reason)
 
-    def _judged(self, answer: Reviewed[Any], output: Any) -> Verdicts:
+    async def _judged(
+        self, step: PlanStep, branch: Branch, title: str, output: Any, terms: Mapping[str, Any], kind: str
+    ) -> Verdicts:
+        frame = self._interpreter.frame
+        answer = await self._review(branch, title, output, terms, kind, frame.output_schema(step))
         if answer.verdict == Verdict.CORRECT:
-            return answer.value, True
+            return frame.read_output(step, answer.value), True
         return output, answer.verdict != Verdict.RETRY
 
     async def ask(self, step: PlanStep, place: Place, verb: Ask) -> Any:
