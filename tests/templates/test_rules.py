@@ -82,6 +82,23 @@ async def test_a_skip_spreads_along_references_and_not_along_needs(app):
     assert found == [[True, True, False], "went on"]
 
 
+async def test_what_asks_whether_a_step_was_skipped_goes_on_without_its_output(app):
+    steps = """
+- {id: a, when: false, set: 1}
+- {id: b, when: true, set: 2}
+- {id: else, set: "${ [steps.a.skipped ? 0 : steps.a.output, steps.b.skipped ? 0 : steps.b.output] }"}
+"""
+    assert await result_of(app, steps, "${ steps['else'].output }") == [0, 2]
+
+
+async def test_the_result_has_null_where_a_step_was_skipped(app):
+    steps = """
+- {id: a, when: false, set: 1}
+- {id: b, set: 2}
+"""
+    assert await result_of(app, steps, "${ [steps.a.output, steps.b.output] }") == [None, 2]
+
+
 async def test_the_steps_of_do_come_one_after_the_other_and_give_the_last_output(app):
     steps = """
 - id: all

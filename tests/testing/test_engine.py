@@ -8,7 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from stepfast import Later, Retry, RunFailed, RunState, Start, StepState, race, receive, sleep, step, timeout, workflow
+from stepfast import (
+    Domain,
+    Later,
+    Retry,
+    RunFailed,
+    RunState,
+    Start,
+    StepState,
+    race,
+    receive,
+    sleep,
+    step,
+    timeout,
+    workflow,
+)
 from stepfast.kernel.errors import Invalid
 from stepfast.testing import CollectingSink, Stuck, VirtualClock, engine
 from tests.support.apps import Bodies, app_on
@@ -332,3 +346,17 @@ async def test_time_in_a_database_that_was_used_before_does_not_go_back(database
     async with engine(database=database, workflows=[nap]) as opened:
         assert opened.clock.now() >= ended_at
         assert await opened.result(waiting.id) == "rested"
+
+
+async def test_an_engine_has_the_executors_that_it_is_given_and_no_others(database):
+    shelf = Domain("shelf")
+
+    @shelf.step("count")
+    async def count() -> int:
+        return 3
+
+    async with engine(database=database, workflows=[], executors=[shelf]) as opened:
+        await opened.app.register("stepfast: 1\nworkflow: counting\nsteps: [{id: n, use: shelf.count}]\n")
+        assert await opened.run("counting") == 3
+        names = [executor.name for executor in opened.app.executors.list() if executor.kind != "builtin"]
+    assert names == ["shelf.count"]

@@ -36,10 +36,11 @@ class HandApp(Stepfast):
         self,
         database: str,
         workflows: Iterable[AnyWorkflow] | None,
+        executors: Iterable[object] | None,
         clock: VirtualClock,
         mortal: Callable[[Store], Store],
     ) -> None:
-        super().__init__(database, workflows=workflows, worker=False, clock=clock)
+        super().__init__(database, workflows=workflows, executors=executors, worker=False, clock=clock)
         self._mortal = mortal
         if isinstance(self.token_keys, NoKeys):
             self.token_keys = GivenKeys(fresh_keys())
@@ -60,6 +61,7 @@ class Engine:
         self,
         database: str,
         workflows: Iterable[AnyWorkflow] | None,
+        executors: Iterable[object] | None,
         clock: VirtualClock,
         settings: WorkerSettings,
         sinks: Sequence[CollectingSink],
@@ -80,7 +82,7 @@ class Engine:
             self._mortal.on_death = self._die
             return cast(Store, self._mortal)
 
-        self.app = HandApp(database, workflows, clock, mortal)
+        self.app = HandApp(database, workflows, executors, clock, mortal)
         self._feed = Feed(self.app, sinks)
 
     @property

@@ -34,6 +34,7 @@ def engine(
     *,
     database: str | None = None,
     workflows: Iterable[AnyWorkflow] | None = None,
+    executors: Iterable[object] | None = None,
     clock: VirtualClock | None = None,
     sinks: Sequence[CollectingSink] = (),
     lease: Duration = "30s",
@@ -46,12 +47,14 @@ def engine(
 
     Without `database` the store is a temporary SQLite file. A given PostgreSQL database goes by the virtual clock while
     the engine is open, so it must be one that nobody else uses. `workflows` are those that it knows, by default all of
-    the process; `retry` is for steps that name no policy. `crash_at` lets its process die at a point. `around` puts a
-    store of yours around the real one. `patience` is the real time after which a test that hangs fails.
+    the process, and `executors` what its graphs and templates can call; `retry` is for steps that name no policy.
+    `crash_at` lets its process die at a point. `around` puts a store of yours around the real one. `patience` is the
+    real time after which a test that hangs fails.
     """
     settings = replace(BY_HAND.with_lease(span_ms(lease, "lease")), retry=retry or BY_HAND.retry)
     options: dict[str, Any] = {
         "workflows": workflows,
+        "executors": executors,
         "settings": settings,
         "sinks": sinks,
         "around": around,

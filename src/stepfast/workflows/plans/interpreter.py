@@ -86,7 +86,7 @@ class Interpreter:
     def _output(self) -> Any:
         plan = self.frame.plan
         if plan.output is not None:
-            return plan.output.evaluate(self.place.names)
+            return plan.output.evaluate({**self.place.names, "steps": self.place.steps_or_null()})
         followers = self.frame.orders.of(plan.block).followers
         last = [step.id for step in plan.block.steps if not followers[step.id]]
         if len(last) == 1:

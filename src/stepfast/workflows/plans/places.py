@@ -60,6 +60,10 @@ class Place:
         told = {"state": StepState.COMPLETED.value, "skipped": False, "failed": False, "output": output}
         self.steps[step_id] = {**told, "assets": self.made[step_id]} if step_id in self.made else told
 
+    def steps_or_null(self) -> dict[str, dict[str, Any]]:
+        """What is known of the steps, with null for the output of one that gave none."""
+        return {step_id: {"output": None, **told} for step_id, told in self.steps.items()}
+
     def skipped(self, step_id: str) -> None:
         self.steps[step_id] = {"state": StepState.SKIPPED.value, "skipped": True, "failed": False}
 

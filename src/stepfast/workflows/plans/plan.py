@@ -371,10 +371,18 @@ def steps_read(step: PlanStep) -> frozenset[str]:
 
 def _read(formulas: Iterator[Formula]) -> Iterator[str]:
     for formula in formulas:
+        told = set(_told(formula))
         for reference in formula.references:
-            # `steps.x.skipped` and `.failed` only ask how it ended, which a step that merely needs it may do.
-            if len(reference) > 1 and reference[0] == "steps" and reference[2:3] not in TELLING:
+            # `steps.x.skipped` and `.failed` only ask how it ended, which a step that merely needs it may do; and what
+            # asks that before it reads the output has thought of what is to be done without one.
+            if len(reference) > 1 and reference[0] == "steps" and reference[1] not in told:
                 yield reference[1]
+
+
+def _told(formula: Formula) -> Iterator[str]:
+    for reference in formula.references:
+        if len(reference) > 2 and reference[0] == "steps" and reference[2:3] in TELLING:
+            yield reference[1]
 
 
 TELLING = (("skipped",), ("failed",), ("state",), ("error",))
@@ -388,9 +396,5 @@ def steps_told(step: PlanStep) -> frozenset[str]:
     for each in (step, *(each for block in inner_blocks(step) for each in walk(block))):
         inner.add(each.id)
         for formula in own_formulas(each):
-            found.update(
-                reference[1]
-                for reference in formula.references
-                if len(reference) > 2 and reference[0] == "steps" and reference[2:3] in TELLING
-            )
+            found.update(_told(formula))
     return frozenset(found - inner)
