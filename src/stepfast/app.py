@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from stepfast.assets import Assets
+from stepfast.audit import Audit
 from stepfast.base import AppBase, StoreMaker
 from stepfast.bulk import BulkAnswer, change_pages, pages_of_runs, summed
 from stepfast.callbacks import Callbacks
@@ -82,6 +83,8 @@ class Stepfast(AppBase):
         self.exceptions = Exceptions(self)
         self.assets = Assets(self)
         self.executors = Executors(self._executors)
+        self.audit = Audit(self)
+        self.executors = Executors(self)
 
     def worker(
         self,

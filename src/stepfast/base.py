@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from stepfast.definitions import Compiler, Standing, TemplateCompiler, find_definition, workflow_of
 from stepfast.engine.clock import SystemClock
+from stepfast.engine.sealing import Sealer
 from stepfast.engine.values import Values
 from stepfast.kernel.asset_ports import Assets
 from stepfast.kernel.blobs import Blobs
@@ -17,10 +18,13 @@ from stepfast.kernel.decisions import CallId, HeldRun
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.kernel.ports import Clock, Store
+from stepfast.kernel.seals import SealCopies
 from stepfast.kernel.texts import check_optional_text, check_text, shown
 from stepfast.listening import Listeners
 from stepfast.parts import Parts
+from stepfast.seal_files import SealFile
 from stepfast.settings import Found, Settings, read_settings, warn_of_unknown
+from stepfast.signing import KeyedSigner
 from stepfast.stores.blobs.urls import blobs_for
 from stepfast.stores.urls import is_sqlite, sqlite_path, store_for
 from stepfast.tokens import GivenKeys, KeyFile, NoKeys, TokenKeys, new_callback
@@ -79,6 +83,10 @@ class AppBase:
         self._listeners = Listeners()
         self.token_ttl_ms = settings.token_ttl_hours * HOUR_MS
         self.token_keys = self._keys_of(settings)
+        self.signer = None if settings.seal_keys is None else KeyedSigner(settings.seal_keys)
+        self.seal_copies: SealCopies | None = None
+        if settings.seal_file is not None:
+            self.seal_copies = SealFile(Path(settings.seal_file))
         self.compiler: Compiler = TemplateCompiler(self._executors, self._registry)
         """Reads templates, and makes workflows of those that are registered."""
 
@@ -120,6 +128,8 @@ class AppBase:
         self._standing = Standing(store, self._clock)
         self._parts = parts = Parts(store, self._registry, self._clock, *told)
         parts.compile_with(self.compiler.compile)
+        if self.signer is not None:
+            parts.sealer = Sealer(store, self._clock, self.signer, self.seal_copies)
         try:
             await parts.open()
         except BaseException:

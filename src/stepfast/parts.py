@@ -13,6 +13,7 @@ from stepfast.engine.committer import Committer
 from stepfast.engine.contents import BlobContents
 from stepfast.engine.hints import ANY_QUEUE, DEFINED, ENDED, Hints, look, ready
 from stepfast.engine.results import Results
+from stepfast.engine.sealing import Sealer
 from stepfast.engine.starting import Starter
 from stepfast.engine.stopping import stop_left_outside
 from stepfast.engine.values import Values
@@ -78,6 +79,7 @@ class Parts:
         self._workers: dict[Worker, Committer] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self.learner: Learner | None = None
+        self.sealer: Sealer | None = None
         self._errands: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
@@ -127,6 +129,7 @@ class Parts:
         told = (note, self.values, self.change, self.delivered, self.reaped, self.storage)
         worker = kind(self.store, self.registry, committer, self._clock, settings, *told)
         worker.learner = self.learner
+        worker.sealer = self.sealer
         committer.start()
         try:
             await worker.start()

@@ -192,6 +192,16 @@ SETTINGS = (
         is_secret=True,
     ),
     Setting(
+        "STEPFAST_SEAL_KEYS",
+        KEYS,
+        "",
+        "The keys that seals of the audit trail are signed with; new seals take the first. Without them nothing is "
+        "sealed.",
+        is_secret=True,
+    ),
+    Setting("STEPFAST_SEAL_EVERY", _span("seal_every"), "10s", "How often a worker seals what was written since."),
+    Setting("STEPFAST_SEAL_FILE", TEXT, "", "A file outside of the database that every seal is copied to."),
+    Setting(
         "STEPFAST_COMMANDS", NAMES, "", "The programs that `command.run` may run, by exact name or path; `*`: all."
     ),
     Setting(
@@ -253,6 +263,8 @@ class Settings:
     log: LogSettings = field(default_factory=LogSettings)
     token_ttl_hours: int = 24
     token_keys: KeyRing | None = None
+    seal_keys: KeyRing | None = None
+    seal_file: str | None = None
     worker: WorkerSettings = field(default_factory=WorkerSettings)
     allowed: Allowed = field(default_factory=Allowed)
     unknown: tuple[tuple[str, str], ...] = ()
@@ -287,6 +299,8 @@ def read_settings(
         log=values.get("LOG", LogSettings()),
         token_ttl_hours=values.get("RESUME_TOKEN_TTL_HOURS", 24),
         token_keys=values.get("TOKEN_KEYS", None),
+        seal_keys=values.get("SEAL_KEYS", None),
+        seal_file=values.get("SEAL_FILE", None),
         worker=worker,
         allowed=_allowed(values),
         unknown=tuple(sources.unknown()),
@@ -320,6 +334,7 @@ def _worker_settings(values: _Values) -> WorkerSettings:
         heartbeat_ms=heartbeat_ms,
         poll_ms=values.get("POLL", usual.poll_ms),
         upkeep_ms=values.get("UPKEEP", usual.upkeep_ms),
+        seal_every_ms=values.get("SEAL_EVERY", usual.seal_every_ms),
         burst=values.get("TENANT_BURST_LIMIT", usual.burst),
         max_crashes=values.get("MAX_CRASHES", usual.max_crashes),
         max_claims=values.get("MAX_CLAIMS", usual.max_claims),

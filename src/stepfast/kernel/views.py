@@ -220,6 +220,10 @@ class EventView(NamedTuple):
     token: int
     actor: str | None
     data: str | None
+    causation_id: str | None = None
+    """What brought it about, as far as the caller said."""
+    correlation_id: str | None = None
+    """What its run belongs to; read with the trail alone."""
 
 
 class WorkerView(NamedTuple):

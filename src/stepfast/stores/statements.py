@@ -72,6 +72,11 @@ def definition_statements() -> dict[str, str]:
     return load_statements("stepfast.stores", "sql/definitions.sql")
 
 
+def trail_statements() -> dict[str, str]:
+    """What both stores read and write of the trail and its seals."""
+    return load_statements("stepfast.stores", "sql/trail.sql")
+
+
 def outside_statements() -> dict[str, str]:
     """What both stores read and write of outside work that is left behind."""
     return load_statements("stepfast.stores", "sql/outside.sql")

@@ -44,6 +44,7 @@ BOUNDS = {
     "heartbeat_ms": Bounds(10, 100 * _UNITS_MS["d"]),
     "poll_ms": Bounds(10, _UNITS_MS["h"]),
     "upkeep_ms": Bounds(10, _UNITS_MS["h"]),
+    "seal_every_ms": Bounds(100, _UNITS_MS["d"]),
     "grace_ms": Bounds(0, _UNITS_MS["d"]),
     "burst": Bounds(1, 100_000),
     "max_crashes": Bounds(1, 100_000),
@@ -69,6 +70,7 @@ class WorkerSettings:
     heartbeat_ms: int = 0
     poll_ms: int = 1_000
     upkeep_ms: int = 1_000
+    seal_every_ms: int = 10_000
     burst: int = 10
     max_crashes: int = 3
     max_claims: int = 500

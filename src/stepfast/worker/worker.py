@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from stepfast.engine.committer import Committer
+from stepfast.engine.sealing import Sealer
 from stepfast.engine.sweeping import Sweep
 from stepfast.engine.values import Values
 from stepfast.kernel.decisions import NOTHING_YET, HeldRun, History, Joins
@@ -24,6 +25,7 @@ from stepfast.worker.execute import Executor, WorkerStops
 from stepfast.worker.held import HeldRuns
 from stepfast.worker.learning import Learner
 from stepfast.worker.lease import Lease
+from stepfast.worker.sealing import SealLoop
 from stepfast.worker.settings import WorkerSettings
 from stepfast.worker.sweep import SweepLoop
 from stepfast.worker.upkeep import Change, Reaped, UpkeepLoop, tell_nobody
@@ -55,6 +57,8 @@ class Worker:
     claims_kind: type[ClaimLoop] = ClaimLoop
     learner: Learner | None = None
     """Brings along what is registered; None where nobody compiles it."""
+    sealer: Sealer | None = None
+    """Seals the audit trail; None where there are no keys for it."""
 
     def __init__(
         self,
@@ -71,6 +75,7 @@ class Worker:
         storage: StorageHost | None = None,
     ) -> None:
         self._store = store
+        self._clock = clock
         self._registry = registry
         self._committer = committer
         self._clock = clock
@@ -130,6 +135,9 @@ class Worker:
             loop.create_task(self._sweep.run(), name="stepfast-sweep"),
             loop.create_task(self._lease.watch(), name="stepfast-lease"),
         ]
+        if self.sealer is not None:
+            sealing = SealLoop(self.sealer, self._clock, self._settings.seal_every_ms)
+            self._loops.append(loop.create_task(sealing.run(), name="stepfast-sealing"))
 
     def _wire(self) -> None:
         self._lease.heard = self._heard

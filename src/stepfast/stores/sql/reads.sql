@@ -75,7 +75,7 @@ select token, wakes, hold
 
 -- name: list_events
 -- A page of a run's history.
-select position, seq, run_id, tenant, generation, type, at, step, attempt, token, actor, data
+select position, seq, run_id, tenant, generation, type, at, step, attempt, token, actor, data, causation_id
   from stepfast.event
  where run_id = :run_id
    and seq > :after

@@ -1,0 +1,111 @@
+"""What is wrong with a trail: seals against each other, leaves against their seal, events against their leaves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from stepfast.kernel.seals import FIRST, NOTHING_BEFORE, Leaf, Seal, Signer, leaves_of, root_of
+from stepfast.kernel.trail import Gap
+from stepfast.kernel.views import EventView
+
+
+class Fault(StrEnum):
+    """What can be wrong; published names."""
+
+    CHANGED = "changed"
+    REMOVED = "removed"
+    INSERTED = "inserted"
+    SEAL_REMOVED = "seal_removed"
+    SEAL_CHANGED = "seal_changed"
+    SEAL_UNSIGNED = "seal_unsigned"
+    SEAL_UNKNOWN_KEY = "seal_unknown_key"
+    COPY_MISSING = "copy_missing"
+    COPY_DIFFERS = "copy_differs"
+
+
+class AuditFinding(NamedTuple):
+    """One thing that is wrong, and where."""
+
+    fault: Fault
+    seal: int | None
+    run_id: str | None
+    message: str
+
+
+def check_chain(previous: Seal | None, seal: Seal) -> Iterator[AuditFinding]:
+    """A seal against the one before it."""
+    number = FIRST if previous is None else previous.body.number + 1
+    if seal.body.number != number:
+        missing = f"seal {number}" if seal.body.number == number + 1 else f"seals {number} to {seal.body.number - 1}"
+        yield AuditFinding(Fault.SEAL_REMOVED, seal.body.number, None, f"In front of it, {missing} cannot be found.")
+        return
+    before, after = (NOTHING_BEFORE, 0) if previous is None else (previous.digest, previous.body.upto)
+    if (seal.body.previous, seal.body.after) != (before, after):
+        yield _of_seal(Fault.SEAL_CHANGED, seal, "It does not follow upon the seal in front of it.")
+
+
+def check_signature(seal: Seal, signer: Signer) -> Iterator[AuditFinding]:
+    """A seal against its key."""
+    is_proven = signer.proves(seal.body.text, seal.key, seal.signature)
+    if is_proven is None:
+        words = f"It was signed with key {seal.key!r}, which is not known here. Name that key too, and verify again."
+        yield _of_seal(Fault.SEAL_UNKNOWN_KEY, seal, words)
+    elif not is_proven:
+        yield _of_seal(Fault.SEAL_UNSIGNED, seal, f"Its signature is not that of key {seal.key!r}.")
+
+
+def check_copy(seal: Seal, copy: Seal | None) -> Iterator[AuditFinding]:
+    """A seal against what was kept of it outside of the database."""
+    if copy is None:
+        yield _of_seal(Fault.COPY_MISSING, seal, "There is no copy of it outside of the database.")
+    elif copy != seal:
+        yield _of_seal(Fault.COPY_DIFFERS, seal, "It is not what its copy outside of the database says.")
+
+
+def check_leaves(seal: Seal, leaves: Sequence[Leaf]) -> Iterator[AuditFinding]:
+    """The leaves of a seal against it."""
+    if (len(leaves), root_of(leaves).hex()) != (seal.body.leaves, seal.body.root):
+        yield _of_seal(Fault.SEAL_CHANGED, seal, "Its leaves are not those that were sealed.")
+
+
+def check_events(
+    seal: Seal, leaves: Sequence[Leaf], events: Iterable[EventView], pruned: Iterable[str] = ()
+) -> Iterator[AuditFinding]:
+    """The events that stand between a seal's positions now against its leaves; runs that were pruned may be gone."""
+    there = list(events)
+    found = {leaf.run_id: leaf for leaf in leaves_of(there)}
+    counts = Counter(event.run_id for event in there)
+    gone = frozenset(pruned)
+    for leaf in leaves:
+        stands = found.pop(leaf.run_id, None)
+        if stands is None and leaf.run_id in gone:
+            continue
+        if stands != leaf:
+            yield _of_run(seal, leaf, counts[leaf.run_id])
+    for leaf in found.values():
+        words = f"Its events {leaf.first_seq} to {leaf.last_seq} were not there when the seal was made."
+        yield AuditFinding(Fault.INSERTED, seal.body.number, leaf.run_id, words)
+
+
+def lost(gap: Gap) -> AuditFinding:
+    """An event that is missing among the others of its run."""
+    return AuditFinding(Fault.REMOVED, None, gap.run_id, f"Its event {gap.seq} is gone.")
+
+
+def _of_run(seal: Seal, leaf: Leaf, count: int) -> AuditFinding:
+    whose, which = (seal.body.number, leaf.run_id), f"events {leaf.first_seq} to {leaf.last_seq}"
+    sealed = leaf.last_seq - leaf.first_seq + 1
+    if count < sealed:
+        words = f"Of its {which}, {sealed - count} of {sealed} are gone."
+        return AuditFinding(Fault.REMOVED, *whose, words)
+    if count > sealed:
+        words = f"Between its {which} there are {count - sealed} that were not there when the seal was made."
+        return AuditFinding(Fault.INSERTED, *whose, words)
+    return AuditFinding(Fault.CHANGED, *whose, f"Its {which} are not what they were.")
+
+
+def _of_seal(fault: Fault, seal: Seal, message: str) -> AuditFinding:
+    return AuditFinding(fault, seal.body.number, None, message)

@@ -1,0 +1,84 @@
+-- name: list_trail
+-- Events behind a position, in order.
+select e.position, e.seq, e.run_id, e.tenant, e.generation, e.type, e.at, e.step, e.attempt, e.token, e.actor, e.data,
+       e.causation_id, r.correlation_id
+  from stepfast.event e
+  left join stepfast.run r on r.run_id = e.run_id
+ where e.position > :after
+   and (cast(:last as bigint) is null or e.position <= :last)
+ order by e.position
+ limit :limit;
+
+-- name: last_seal
+-- The newest seal.
+select number, after, upto, events, leaves, root, previous, sealed_at, key, signature
+  from stepfast.seal
+ order by number desc
+ limit 1;
+
+-- name: list_seals
+-- Seals with higher numbers, in order.
+select number, after, upto, events, leaves, root, previous, sealed_at, key, signature
+  from stepfast.seal
+ where number > :after
+ order by number
+ limit :limit;
+
+-- name: list_leaves
+-- The leaves of a seal, in the order in which its root was made of them.
+select run_id, tenant, first_seq, last_seq, digest
+  from stepfast.leaf
+ where number = :number
+ order by n;
+
+-- name: gaps_of_leaves
+-- Leaves that do not follow upon another of their run.
+select l.run_id, l.first_seq - 1
+  from stepfast.leaf l
+ where l.first_seq > 1
+   and not exists (
+       select 1
+         from stepfast.leaf p
+        where p.run_id = l.run_id
+          and p.first_seq < l.first_seq
+          and p.last_seq = l.first_seq - 1
+   )
+ limit :limit;
+
+-- name: gaps_of_events
+-- Events behind a position whose predecessor is neither there nor sealed.
+select e.run_id, e.seq - 1
+  from stepfast.event e
+ where e.position > :after
+   and e.seq > 1
+   and not exists (select 1 from stepfast.event p where p.run_id = e.run_id and p.seq = e.seq - 1)
+   and not exists (select 1 from stepfast.leaf l where l.run_id = e.run_id and l.last_seq = e.seq - 1)
+ limit :limit;
+
+-- name: gaps_of_starts
+-- Runs without their first event.
+select r.run_id, 1
+  from stepfast.run r
+ where not exists (select 1 from stepfast.event e where e.run_id = r.run_id and e.seq = 1)
+   and not exists (select 1 from stepfast.leaf l where l.run_id = r.run_id and l.first_seq = 1)
+ limit :limit;
+
+-- name: gaps_of_ends
+-- Ends of runs without the event that tells of them.
+select o.run_id, o.seq
+  from stepfast.outcome o
+ where not exists (select 1 from stepfast.event e where e.run_id = o.run_id and e.seq = o.seq)
+   and not exists (
+       select 1
+         from stepfast.leaf l
+        where l.run_id = o.run_id
+          and l.first_seq <= o.seq
+          and l.last_seq >= o.seq
+   )
+ limit :limit;
+
+-- name: count_behind
+-- How many events stand behind a position.
+select count(*)
+  from stepfast.event
+ where position > :after;

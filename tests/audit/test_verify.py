@@ -1,0 +1,131 @@
+"""The audit trail of an app: sealed as it grows, and verified against everything that somebody may do to its rows."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from stepfast.kernel.auditing import Fault
+from stepfast.seal_files import SealFile
+from stepfast.signing import KeyedSigner
+from stepfast.testing import engine
+from stepfast.tokens import fresh_keys
+from tests.support.sql import execute, fetch
+from tests.support.workflows import say
+
+KEYS = fresh_keys()
+
+
+@asynccontextmanager
+async def sealing(database: str, copies: Path | None = None):
+    async with engine(database=database, workflows=[say]) as opened:
+        opened.app.signer = KeyedSigner(KEYS)
+        opened.app.seal_copies = None if copies is None else SealFile(copies)
+        yield opened
+
+
+@pytest.fixture
+def copies(tmp_path):
+    return tmp_path / "outside" / "seals.jsonl"
+
+
+@pytest.fixture
+async def opened(database, copies):
+    """Three runs of two seals, and one behind them."""
+    async with sealing(database, copies) as opened:
+        for words in ("one", "two"):
+            await opened.run(say, words)
+        await opened.app.audit.seal()
+        await opened.run(say, "three")
+        await opened.app.audit.seal()
+        await opened.run(say, "four")
+        yield opened
+
+
+async def faults(opened) -> list[str]:
+    return [finding.fault for finding in (await opened.app.audit.verify()).findings]
+
+
+async def test_an_untouched_trail_is_sound(opened):
+    report = await opened.app.audit.verify()
+    assert report.findings == ()
+    assert (report.seals, report.events > 10, report.unsealed > 0) == (2, True, True)
+
+
+async def test_what_is_sealed_is_not_sealed_again(opened):
+    assert await opened.app.audit.seal() > 0
+    assert await opened.app.audit.seal() == 0
+    assert (await opened.app.audit.verify()).unsealed == 0
+
+
+TAMPERING = {
+    "an event's data": ("update stepfast.event set data = '{}' where position = 3", Fault.CHANGED),
+    "an event's moment": ("update stepfast.event set at = at - 1 where position = 3", Fault.CHANGED),
+    "an event is removed": ("delete from stepfast.event where position = 3", Fault.REMOVED),
+    "a leaf": ("update stepfast.leaf set digest = 'aa' where number = 1 and n = 1", Fault.SEAL_CHANGED),
+    "a leaf is removed": ("delete from stepfast.leaf where number = 1 and n = 1", Fault.SEAL_CHANGED),
+    "a seal's root": ("update stepfast.seal set root = 'aa' where number = 1", Fault.SEAL_UNSIGNED),
+    "a seal is removed": ("delete from stepfast.seal where number = 1", Fault.SEAL_REMOVED),
+    "the last seal is removed": ("delete from stepfast.seal where number = 2", Fault.SEAL_REMOVED),
+}
+
+
+@pytest.mark.parametrize(("statement", "fault"), TAMPERING.values(), ids=TAMPERING)
+async def test_whatever_is_done_to_a_sealed_row_is_found(opened, database, statement, fault):
+    await execute(database, statement)
+    assert fault in await faults(opened)
+
+
+INSERT = """
+insert into stepfast.event (position, run_id, seq, tenant, generation, type, at, token)
+select e.position - 1, e.run_id, 99, e.tenant, 1, 'completed', e.at, 0
+  from stepfast.event e
+ where e.position = {below}
+"""
+
+
+async def test_an_event_that_is_inserted_among_sealed_ones_is_found(opened, database):
+    # A position that was rolled back stays free for ever, and nobody but a forger would use it.
+    ((below,),) = await fetch(database, "select min(position) from stepfast.event where seq = 1 and position > 1")
+    await execute(database, f"update stepfast.event set position = -position where position = {below} - 1")
+    await execute(database, INSERT.format(below=below))
+    assert {Fault.INSERTED, Fault.REMOVED} <= set(await faults(opened))
+
+
+async def test_unsealed_events_that_are_removed_are_found(opened, database):
+    ((position,),) = await fetch(
+        database, "select max(position) - 1 from stepfast.event where type = 'step_completed' or type = 'completed'"
+    )
+    await execute(database, f"delete from stepfast.event where position = {position}")
+    assert Fault.REMOVED in await faults(opened)
+
+
+async def test_the_end_of_a_run_that_is_removed_before_it_was_sealed_is_found(opened, database):
+    ((position,),) = await fetch(database, "select max(position) from stepfast.event where type = 'completed'")
+    await execute(database, f"delete from stepfast.event where position = {position}")
+    assert Fault.REMOVED in await faults(opened)
+
+
+async def test_a_trail_that_was_cut_short_is_found_by_its_copies(opened, database):
+    await execute(database, "delete from stepfast.leaf where number = 2")
+    await execute(database, "delete from stepfast.seal where number = 2")
+    assert Fault.SEAL_REMOVED in await faults(opened)
+
+
+async def test_a_copy_that_was_changed_is_found(opened, copies):
+    copies.write_text(copies.read_text().replace('"events": ', '"events": 1'))
+    assert Fault.COPY_DIFFERS in await faults(opened)
+
+
+async def test_copies_that_are_gone_are_found(opened, copies):
+    copies.unlink()
+    assert await faults(opened) == [Fault.COPY_MISSING, Fault.COPY_MISSING]
+
+
+async def test_a_seal_whose_maker_died_before_it_copied_it_is_copied_by_the_next(opened, copies):
+    lines = copies.read_text().splitlines(keepends=True)
+    copies.write_text(lines[0] + lines[1][:20])
+    await opened.app.audit.seal()
+    assert await faults(opened) == []
