@@ -84,7 +84,6 @@ class Stepfast(AppBase):
         self.assets = Assets(self)
         self.executors = Executors(self._executors)
         self.audit = Audit(self)
-        self.executors = Executors(self)
 
     def worker(
         self,

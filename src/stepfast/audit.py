@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Iterable
 
 from stepfast.base import AppBase
 from stepfast.engine.sealing import Sealer
 from stepfast.kernel.auditing import (
     AuditFinding,
+    AuditReport,
     Fault,
     check_chain,
     check_copy,
@@ -20,23 +20,10 @@ from stepfast.kernel.auditing import (
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.seals import MAX_EVENTS, Seal, SealCopies, Signer
 from stepfast.parts import Parts
+from stepfast.trail_files import Chosen, exported, verify_lines
 
 PAGE = 100
 MAX_FINDINGS = 1_000
-
-
-class AuditReport(NamedTuple):
-    """What was looked at, and what is wrong; of very many findings the first."""
-
-    seals: int
-    events: int
-    unsealed: int
-    """Events behind the last seal, which nothing proves yet."""
-    findings: tuple[AuditFinding, ...]
-
-    @property
-    def is_sound(self) -> bool:
-        return not self.findings
 
 
 class Audit:
@@ -54,6 +41,14 @@ class Audit:
         parts = self._app._open_parts()
         check = Check(parts, self._signer(), copies or self._app.seal_copies)
         return await check.whole()
+
+    def export(self, *, tenant: str | None = None, run_id: str | None = None) -> AsyncIterator[str]:
+        """The trail as lines of a file that proves itself, of all runs, of one tenant or of one run."""
+        return exported(self._app._open_parts().store, Chosen(tenant, run_id))
+
+    def verify_lines(self, lines: Iterable[str]) -> AuditReport:
+        """Check lines that were exported, by the keys alone."""
+        return verify_lines(lines, self._signer())
 
     def _sealer(self, parts: Parts) -> Sealer:
         return Sealer(parts.store, self._app._clock, self._signer(), self._app.seal_copies)

@@ -59,6 +59,7 @@ EVENTS = {
     "errand_failed": LogEvent(
         "warning", "Something a worker did on the side failed; it is done again with the next beat."
     ),
+    "sealing_failed": LogEvent("warning", "Sealing the audit trail failed; the next pass follows."),
     "sweep_failed": LogEvent("warning", "A look for large values that no row mentions failed; the next one follows."),
     "token_refused": LogEvent("warning", "Somebody answered a review with what is no token of any run."),
     "unknown_runs_given_back": LogEvent("warning", "The store listed runs as held here that are not; they went back."),

@@ -16,11 +16,13 @@ from typing import Any, Generic, NamedTuple, ParamSpec, Self, TypeVar, overload
 
 from stepfast.app import Stepfast as AsyncStepfast
 from stepfast.assets import Assets as AsyncAssets
+from stepfast.audit import Audit as AsyncAudit
 from stepfast.callbacks import Callbacks as AsyncCallbacks
 from stepfast.exceptions import Exceptions as AsyncExceptions
 from stepfast.executors import ExecutorList
 from stepfast.executors import Executors as AsyncExecutors
 from stepfast.kernel.asset_ports import Assets as AssetsPort
+from stepfast.kernel.auditing import AuditReport
 from stepfast.kernel.blobs import Blobs
 from stepfast.kernel.commands import Changed
 from stepfast.kernel.durations import Duration
@@ -166,6 +168,18 @@ class Exceptions(Side[AsyncExceptions]):
     resolve = blocking(AsyncExceptions.resolve)
 
 
+class Audit(Side[AsyncAudit]):
+    """The audit trail of an app's store."""
+
+    seal = blocking(AsyncAudit.seal)
+    verify = blocking(AsyncAudit.verify)
+    export = paging(AsyncAudit.export)
+
+    def verify_lines(self, lines: Iterable[str]) -> AuditReport:
+        """Check lines that were exported, by the keys alone."""
+        return self._inner.verify_lines(lines)
+
+
 class Assets(Side[AsyncAssets]):
     """The assets of an app's tenants."""
 
@@ -279,6 +293,7 @@ class Stepfast:
         self.callbacks = Callbacks(self._portal, self._inner.callbacks)
         self.exceptions = Exceptions(self._portal, self._inner.exceptions)
         self.assets = Assets(self._portal, self._inner.assets)
+        self.audit = Audit(self._portal, self._inner.audit)
         self.executors = Executors(self._portal, self._inner.executors)
 
     def __enter__(self) -> Self:

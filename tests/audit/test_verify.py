@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from stepfast import Invalid, Stepfast
 from stepfast.kernel.auditing import Fault
+from stepfast.kernel.seals import sealed
 from stepfast.seal_files import SealFile
 from stepfast.signing import KeyedSigner
 from stepfast.testing import engine
 from stepfast.tokens import fresh_keys
+from tests.support.apps import QUICK
 from tests.support.sql import execute, fetch
 from tests.support.workflows import say
 
@@ -129,3 +134,72 @@ async def test_a_seal_whose_maker_died_before_it_copied_it_is_copied_by_the_next
     copies.write_text(lines[0] + lines[1][:20])
     await opened.app.audit.seal()
     assert await faults(opened) == []
+
+
+class SignsNothing(KeyedSigner):
+    """The broken twin: a signature that anybody can make."""
+
+    def sign(self, text: bytes) -> tuple[str, str]:
+        return "1", "signed"
+
+    def proves(self, text: bytes, key: str, signature: str) -> bool | None:
+        return signature == "signed"
+
+
+async def forged(opened, database) -> None:
+    """Change an event, and make leaf, root and seal anew as far as one can without the key."""
+    store = opened.app.parts.store
+    await execute(database, "delete from stepfast.leaf where number = 2")
+    await execute(database, "delete from stepfast.seal where number = 2")
+    (first,) = await store.seals(0, 1)
+    await execute(database, f"update stepfast.event set actor = 'eve' where position = {first.body.upto + 1}")
+    page = await store.trail(first.body.upto, 100)
+    seal, leaves = sealed(first, page.events, page.reached, first.body.sealed_at, SignsNothing(KEYS))
+    assert await store.put_seal(seal, leaves)
+
+
+async def test_a_seal_that_was_made_anew_without_the_key_is_found(database):
+    async with sealing(database) as opened:
+        await sealed_twice(opened)
+        await forged(opened, database)
+        assert Fault.SEAL_UNSIGNED in await faults(opened)
+
+
+async def test_the_broken_twin_that_signs_nothing_lets_a_forger_seal_anew(database):
+    async with sealing(database) as opened:
+        opened.app.signer = SignsNothing(KEYS)
+        await sealed_twice(opened)
+        await forged(opened, database)
+        assert await faults(opened) == []
+
+
+async def sealed_twice(opened) -> None:
+    for words in ("one", "two"):
+        await opened.run(say, words)
+        await opened.app.audit.seal()
+
+
+async def test_without_a_key_nothing_is_sealed_and_that_is_said(database):
+    async with engine(database=database, workflows=[say]) as opened:
+        with pytest.raises(Invalid, match="STEPFAST_SEAL_KEYS"):
+            await opened.app.audit.seal()
+
+
+async def test_two_processes_that_seal_at_once_make_one_seal_of_each_number(database):
+    async with sealing(database) as opened:
+        for number in range(20):
+            await opened.run(say, str(number))
+        counts = await asyncio.gather(*(opened.app.audit.seal() for _ in range(5)))
+        report = await opened.app.audit.verify()
+    assert (report.findings, report.unsealed, sum(counts)) == ((), 0, report.events)
+
+
+async def test_a_worker_seals_by_itself(database):
+    settings = replace(QUICK, seal_every_ms=100)
+    app = Stepfast(database, workflows=[say], worker=settings)
+    app.signer = KeyedSigner(KEYS)
+    async with app:
+        await (await app.start(say, "sealed")).result(timeout="30s")
+        while (await app.audit.verify()).unsealed:
+            pass
+        assert (await app.audit.verify()).is_sound

@@ -39,7 +39,8 @@ class World:
         self.next = 1
         self.open: dict[int, list[int]] = {}
         self.committed: set[int] = set()
-        self.reached, self.doubt = 0, None
+        self.reached = 0
+        self.doubt: tuple[int, frozenset[int]] | None = None
         self.read: list[int] = []
 
     def act(self, writer: int, move: str) -> None:

@@ -40,7 +40,7 @@ async def writer(url: str) -> AsyncIterator[asyncpg.Connection]:
 
 
 async def write(session: asyncpg.Connection, run: UUID) -> int:
-    return await session.fetchval(WRITE, run)
+    return int(await session.fetchval(WRITE, run))
 
 
 class Reading:

@@ -18,6 +18,7 @@ from stepfast.kernel.errors import StepfastError
 
 COMMANDS = {
     "assets": Entry("stepfast.cli.families:assets", "Content that outlives runs, and who has read and written it."),
+    "audit": Entry("stepfast.cli.families:audit", "Prove that the history of all runs is what was written."),
     "bench": Entry("stepfast.cli.bench:bench", "Measure what a database gives, in a scratch place of its own."),
     "dead-letters": Entry("stepfast.cli.families:dead_letters", "Runs that failed for good: look, replay, discard."),
     "demo": Entry("stepfast.cli.demo:demo", "Watch a workflow survive the kill -9 of its worker."),

@@ -121,6 +121,18 @@ def assets() -> None:
     """
 
 
+AUDIT = {
+    "export": Entry("stepfast.cli.audit:export", "Write the trail to a file that proves itself."),
+    "seal": Entry("stepfast.cli.audit:seal", "Seal what was written since the last seal."),
+    "verify": Entry("stepfast.cli.audit:verify", "Prove that the trail is what was written."),
+}
+
+
+@click.group(cls=LazyGroup, entries=AUDIT)
+def audit() -> None:
+    """The audit trail: every event of every run, sealed with keys that are not in the database (STEPFAST_SEAL_KEYS)."""
+
+
 QUEUES = {
     "list": Entry("stepfast.cli.queues:list_queues", "Every queue that has open runs or a worker."),
     "show": Entry("stepfast.cli.queues:show", "One queue, with the workers that serve it."),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from stepfast.kernel.seals import FIRST, NOTHING_BEFORE, Leaf, Seal, Signer, leaves_of, root_of
+from stepfast.kernel.seals import FIRST, NOTHING_BEFORE, Leaf, Seal, Signer, leaves_of, root_by, root_of
 from stepfast.kernel.trail import Gap
 from stepfast.kernel.views import EventView
 
@@ -33,6 +33,20 @@ class AuditFinding(NamedTuple):
     seal: int | None
     run_id: str | None
     message: str
+
+
+class AuditReport(NamedTuple):
+    """What was looked at, and what is wrong; of very many findings the first."""
+
+    seals: int
+    events: int
+    unsealed: int
+    """Events behind the last seal, which nothing proves yet."""
+    findings: tuple[AuditFinding, ...]
+
+    @property
+    def is_sound(self) -> bool:
+        return not self.findings
 
 
 def check_chain(previous: Seal | None, seal: Seal) -> Iterator[AuditFinding]:
@@ -69,6 +83,17 @@ def check_leaves(seal: Seal, leaves: Sequence[Leaf]) -> Iterator[AuditFinding]:
     """The leaves of a seal against it."""
     if (len(leaves), root_of(leaves).hex()) != (seal.body.leaves, seal.body.root):
         yield _of_seal(Fault.SEAL_CHANGED, seal, "Its leaves are not those that were sealed.")
+
+
+def check_way(seal: Seal, leaf: Leaf, way: Sequence[str]) -> Iterator[AuditFinding]:
+    """A leaf against its seal, by what leads from one to the other."""
+    try:
+        is_its_own = root_by(leaf, way).hex() == seal.body.root
+    except ValueError:
+        is_its_own = False
+    if not is_its_own:
+        words = f"Its events {leaf.first_seq} to {leaf.last_seq} do not lead to the root of the seal."
+        yield AuditFinding(Fault.SEAL_CHANGED, seal.body.number, leaf.run_id, words)
 
 
 def check_events(

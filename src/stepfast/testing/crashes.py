@@ -19,6 +19,7 @@ UNCOUNTED = frozenset(
     | {"dead_letters", "queues", "backlog", "family", "findings", "workers", "reviews", "review", "review_figures"}
     | {"endless_reviews", "exceptions", "exception_counts", "exception_groups", "exception_comments"}
     | {"asset", "assets", "collected_assets", "lineage", "artifacts"}
+    | {"trail", "sealed_events", "gaps", "count_behind", "last_seal", "seals", "leaves"}
 )
 
 

@@ -1,0 +1,90 @@
+"""The trail as a file: it proves itself without the database, whole or in part."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from stepfast import Invalid
+from stepfast.kernel.auditing import Fault
+from stepfast.signing import KeyedSigner
+from stepfast.tokens import fresh_keys
+from stepfast.trail_files import verify_lines
+from tests.audit.test_verify import KEYS, sealing
+from tests.support.workflows import say
+
+SIGNER = KeyedSigner(KEYS)
+
+
+@pytest.fixture
+async def opened(database):
+    """Two runs in one seal, one of another tenant, and a run behind it."""
+    async with sealing(database) as opened:
+        for words, tenant in (("one", "default"), ("two", "default"), ("three", "other")):
+            await opened.run(say, words, tenant=tenant)
+        await opened.app.audit.seal()
+        await opened.run(say, "four")
+        yield opened
+
+
+async def lines(opened, **chosen) -> list[str]:
+    return [line async for line in opened.app.audit.export(**chosen)]
+
+
+def faults(written: list[str], signer=SIGNER) -> list[str]:
+    return [finding.fault for finding in verify_lines(written, signer).findings]
+
+
+async def test_a_file_of_the_whole_trail_proves_itself(opened):
+    report = verify_lines(await lines(opened), SIGNER)
+    assert report == await opened.app.audit.verify()
+    assert (report.is_sound, report.seals, report.unsealed > 0) == (True, 1, True)
+
+
+async def test_a_file_of_one_tenant_has_nothing_of_the_others_and_proves_itself(opened):
+    written = await lines(opened, tenant="other")
+    assert faults(written) == []
+    assert {json.loads(line)["tenant"] for line in written if '"kind":"seal"' not in line} == {"other"}
+
+
+async def test_a_file_of_one_run_proves_itself(opened):
+    (first, *_) = [view.run_id for view in await opened.app.runs(tenant="other")]
+    written = await lines(opened, run_id=first)
+    assert faults(written) == []
+    assert {json.loads(line)["run_id"] for line in written if '"kind":"seal"' not in line} == {first}
+
+
+def changed(written: list[str], kind: str, **other) -> list[str]:
+    """The same lines, but for something in the first of a kind."""
+    index = next(number for number, line in enumerate(written) if f'"kind":"{kind}"' in line)
+    return [*written[:index], json.dumps({**json.loads(written[index]), **other}), *written[index + 1 :]]
+
+
+CHANGES = {
+    "an event": ("event", {"actor": "eve"}, Fault.CHANGED),
+    "a leaf": ("leaf", {"digest": "aa"}, Fault.SEAL_CHANGED),
+    "a seal": ("seal", {"events": 0}, Fault.SEAL_UNSIGNED),
+}
+
+
+@pytest.mark.parametrize(("kind", "other", "fault"), CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("chosen", [{}, {"tenant": "other"}], ids=["whole", "part"])
+async def test_whatever_is_changed_in_a_file_is_found(opened, chosen, kind, other, fault):
+    assert fault in faults(changed(await lines(opened, **chosen), kind, **other))
+
+
+async def test_an_event_that_is_left_out_of_a_file_is_found(opened):
+    written = await lines(opened)
+    index = next(number for number, line in enumerate(written) if '"kind":"event"' in line)
+    assert faults([*written[:index], *written[index + 1 :]]) == [Fault.REMOVED]
+
+
+async def test_another_key_proves_nothing(opened):
+    assert faults(await lines(opened), KeyedSigner(fresh_keys())) == [Fault.SEAL_UNSIGNED]
+
+
+@pytest.mark.parametrize("line", ["", "{}", "[]", "{", '{"kind": "leaf"}', '{"kind": "seal", "number": 1}'])
+def test_a_line_that_is_none_is_refused_by_its_number(line):
+    with pytest.raises(Invalid, match="Line 1 of the trail"):
+        verify_lines([line], SIGNER)
