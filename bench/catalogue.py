@@ -9,6 +9,7 @@ from bench.bars import NO_STORE
 from bench.databases import Databases
 from bench.figures import Figures
 from bench.workloads import (
+    audit,
     backlog,
     children,
     drain,
@@ -49,6 +50,8 @@ WORKLOADS = {
     # An idle worker is watched for a while, twice.
     "waiting-reviews": Workload(waiting_reviews.measure, most_rounds=1),
     "graphs": Workload(graphs.measure),
+    # A million events are written first.
+    "audit": Workload(audit.measure, most_rounds=1),
     "recovery": Workload(recovery.measure),
     "outage": Workload(outage.measure, stores=("postgres",), is_slow=True, most_rounds=1),
     "footprint": Workload(lambda _: footprint.measure(), stores=(NO_STORE,), most_rounds=1),
