@@ -112,7 +112,8 @@ async def test_a_task_that_lies_about_its_workflow_hurts_its_own_run_only(databa
     await execute(database, on_run(bad, "workflow = 'ghost'"))
     await the_good_one_completes(database, good)
     async with app_on(database, [flow], worker=False) as client:
-        assert (await client.get(bad.id).info()).state is RunState.RUNNING
+        # It is put off, or waits for code by now: no worker is kept busy by it.
+        assert (await client.get(bad.id).info()).state in (RunState.PENDING, RunState.WAITING)
 
 
 RECORDS = {
