@@ -16,7 +16,6 @@ from stepfast.audit import Audit
 from stepfast.base import AppBase, StoreMaker
 from stepfast.bulk import BulkAnswer, change_pages, pages_of_runs, summed
 from stepfast.callbacks import Callbacks
-from stepfast.checks import CheckReport, check
 from stepfast.control import asked, command_named
 from stepfast.exceptions import Exceptions
 from stepfast.executors import Executors
@@ -45,6 +44,7 @@ from stepfast.workers import AppWorker, Workers
 from stepfast.workflows.functions import AnyWorkflow, AsyncWorkflow, SyncWorkflow, Workflow
 
 if TYPE_CHECKING:
+    from stepfast.checks import CheckReport
     from stepfast.registering import Registrable
     from stepfast.workflows.graphs.graph import Graph
     from stepfast.workflows.templates.loading import Template
@@ -267,6 +267,9 @@ class Stepfast(AppBase):
         parts = self._open_parts()
         await parts.learn()
         whose = check_optional_text("tenant", tenant)
+        # It reads code and replays runs: only whoever deploys needs it.
+        from stepfast.checks import check
+
         return await check(parts.store, parts.registry, parts.values, self._executors, whose)
 
     async def findings(self, limit: int = 100) -> Findings:

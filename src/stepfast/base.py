@@ -18,16 +18,14 @@ from stepfast.kernel.decisions import CallId, HeldRun
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.kernel.ports import Clock, Store
-from stepfast.kernel.seals import SealCopies
+from stepfast.kernel.seals import SealCopies, Signer
 from stepfast.kernel.texts import check_optional_text, check_text, shown
 from stepfast.listening import Listeners
 from stepfast.parts import Parts
-from stepfast.seal_files import SealFile
 from stepfast.settings import Found, Settings, read_settings, warn_of_unknown
-from stepfast.signing import KeyedSigner
 from stepfast.stores.blobs.urls import blobs_for
 from stepfast.stores.urls import is_sqlite, sqlite_path, store_for
-from stepfast.tokens import GivenKeys, KeyFile, NoKeys, TokenKeys, new_callback
+from stepfast.tokens import GivenKeys, KeyFile, KeyRing, NoKeys, TokenKeys, new_callback
 from stepfast.worker.settings import WorkerSettings
 from stepfast.workflows.deterministic import refuse_in_workflow
 from stepfast.workflows.executors.builtin import builtin_executors
@@ -83,12 +81,19 @@ class AppBase:
         self._listeners = Listeners()
         self.token_ttl_ms = settings.token_ttl_hours * HOUR_MS
         self.token_keys = self._keys_of(settings)
-        self.signer = None if settings.seal_keys is None else KeyedSigner(settings.seal_keys)
+        self.signer: Signer | None = None
         self.seal_copies: SealCopies | None = None
-        if settings.seal_file is not None:
-            self.seal_copies = SealFile(Path(settings.seal_file))
+        if settings.seal_keys is not None:
+            self._seal_with(settings.seal_keys, settings.seal_file)
         self.compiler: Compiler = TemplateCompiler(self._executors, self._registry)
         """Reads templates, and makes workflows of those that are registered."""
+
+    def _seal_with(self, keys: KeyRing, file: str | None) -> None:
+        from stepfast.seal_files import SealFile
+        from stepfast.signing import KeyedSigner
+
+        self.signer = KeyedSigner(keys)
+        self.seal_copies = None if file is None else SealFile(Path(file))
 
     def _keys_of(self, settings: Settings) -> TokenKeys:
         if settings.token_keys is not None:

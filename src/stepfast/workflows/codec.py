@@ -397,6 +397,8 @@ class ArgumentsCodec(Codec):
         """The arguments by parameter name, in the order of the parameters, defaults applied."""
         if len(args) == self._count and not kwargs:
             return dict(zip(self._names, args, strict=False))
+        if not args and self._plain and tuple(kwargs) == self._names:
+            return kwargs
         if len(args) < self._count:
             given = dict(zip(self._names, args, strict=False))
             bound = {**self._defaults, **given, **kwargs}

@@ -137,6 +137,8 @@ class Frame:
         given = use.inputs.evaluate(scope)
         if not isinstance(given, Mapping):
             raise Invalid(f"What {use.executor} is called with is no map of names to values, but {given!r}.")
+        if type(given) is dict and not codec.knows("config") and not codec.knows("assets"):
+            return given
         beside: dict[str, Any] = {"config": {**use.config, **config}}
         if "assets" in scope:
             beside["assets"] = scope["assets"]
