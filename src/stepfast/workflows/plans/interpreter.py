@@ -86,7 +86,11 @@ class Interpreter:
     def _output(self) -> Any:
         plan = self.frame.plan
         if plan.output is not None:
-            return plan.output.evaluate({**self.place.names, "steps": self.place.steps_or_null()})
+            names = self.place.names
+            # A graph's formulas know by themselves what to do without an output.
+            return plan.output.evaluate(
+                {**names, "steps": self.place.steps_or_null()} if self.frame.is_plain else names
+            )
         followers = self.frame.orders.of(plan.block).followers
         last = [step.id for step in plan.block.steps if not followers[step.id]]
         if len(last) == 1:
