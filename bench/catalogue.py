@@ -18,6 +18,7 @@ from bench.workloads import (
     graphs,
     latency,
     outage,
+    publishing,
     recovery,
     remote_latency,
     reviews,
@@ -52,6 +53,7 @@ WORKLOADS = {
     "graphs": Workload(graphs.measure),
     # A million events are written first.
     "audit": Workload(audit.measure, most_rounds=1),
+    "publishing": Workload(publishing.measure),
     "recovery": Workload(recovery.measure),
     "outage": Workload(outage.measure, stores=("postgres",), is_slow=True, most_rounds=1),
     "footprint": Workload(lambda _: footprint.measure(), stores=(NO_STORE,), most_rounds=1),

@@ -29,11 +29,13 @@ from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.ids import RANDOM_BITS, Ids, RunId, WorkerId, parse_run_id
 from stepfast.kernel.numbers import check_whole
 from stepfast.kernel.ports import Clock
+from stepfast.kernel.sinks import Sink
 from stepfast.kernel.texts import check_optional_text, check_texts
 from stepfast.kernel.views import Findings, RunView
 from stepfast.letters import DeadLetters
 from stepfast.library import Workflows
 from stepfast.listening import Callback, check_types
+from stepfast.outbox import Sinks
 from stepfast.queues import Queues
 from stepfast.reviews import Reviews
 from stepfast.runs import Run
@@ -71,6 +73,7 @@ class Stepfast(AppBase):
         clock: Clock | None = None,
         executors: Iterable[object] | None = None,
         assets: AssetsPort | None = None,
+        sinks: Iterable[Sink] = (),
     ) -> None:
         super().__init__(database, workflows, worker, clock, blobs, assets, executors=executors)
         self._ids = Ids()
@@ -84,6 +87,9 @@ class Stepfast(AppBase):
         self.assets = Assets(self)
         self.executors = Executors(self._executors)
         self.audit = Audit(self)
+        self.sinks = Sinks(self)
+        for sink in sinks:
+            self.sinks.add(sink)
 
     def worker(
         self,

@@ -19,6 +19,7 @@ from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.kernel.ports import Clock, Store
 from stepfast.kernel.seals import SealCopies, Signer
+from stepfast.kernel.sinks import Subscription
 from stepfast.kernel.texts import check_optional_text, check_text, shown
 from stepfast.listening import Listeners
 from stepfast.parts import Parts
@@ -79,6 +80,7 @@ class AppBase:
         self._has_worker = worker is not False
         self._clock: Clock = clock or SystemClock()
         self._listeners = Listeners()
+        self._subscriptions: list[Subscription] = []
         self.token_ttl_ms = settings.token_ttl_hours * HOUR_MS
         self.token_keys = self._keys_of(settings)
         self.signer: Signer | None = None
@@ -133,6 +135,7 @@ class AppBase:
         self._standing = Standing(store, self._clock)
         self._parts = parts = Parts(store, self._registry, self._clock, *told)
         parts.compile_with(self.compiler.compile)
+        parts.subscriptions = self._subscriptions
         if self.signer is not None:
             parts.sealer = Sealer(store, self._clock, self.signer, self.seal_copies)
         try:

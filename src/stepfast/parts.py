@@ -27,6 +27,7 @@ from stepfast.kernel.events import EventType
 from stepfast.kernel.exchange import DeadRun, Delivered
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.ports import Clock, Store
+from stepfast.kernel.sinks import Subscription
 from stepfast.kernel.states import ENDED as ENDED_STATES
 from stepfast.kernel.states import RunState
 from stepfast.kernel.views import LetterFilter, OutcomeView
@@ -80,6 +81,7 @@ class Parts:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.learner: Learner | None = None
         self.sealer: Sealer | None = None
+        self.subscriptions: Sequence[Subscription] = ()
         self._errands: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
@@ -130,6 +132,7 @@ class Parts:
         worker = kind(self.store, self.registry, committer, self._clock, settings, *told)
         worker.learner = self.learner
         worker.sealer = self.sealer
+        worker.subscriptions = self.subscriptions
         committer.start()
         try:
             await worker.start()

@@ -28,9 +28,11 @@ from stepfast.kernel.commands import Changed
 from stepfast.kernel.durations import Duration
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.ports import Clock
+from stepfast.kernel.sinks import Sink
 from stepfast.letters import DeadLetters as AsyncDeadLetters
 from stepfast.library import Workflows as AsyncWorkflows
 from stepfast.listening import Callback
+from stepfast.outbox import Sinks as AsyncSinks
 from stepfast.portal import Portal, blocking, paging
 from stepfast.queues import Queues as AsyncQueues
 from stepfast.reviews import Reviews as AsyncReviews
@@ -168,6 +170,19 @@ class Exceptions(Side[AsyncExceptions]):
     resolve = blocking(AsyncExceptions.resolve)
 
 
+class Sinks(Side[AsyncSinks]):
+    """The sinks on an app's store."""
+
+    list = blocking(AsyncSinks.list)
+    get = blocking(AsyncSinks.get)
+    letters = blocking(AsyncSinks.letters)
+    replay = blocking(AsyncSinks.replay)
+
+    def add(self, sink: Sink, *, from_start: bool = False) -> None:
+        """Publish to a sink what is written from its first time on, or all that there is."""
+        self._inner.add(sink, from_start=from_start)
+
+
 class Audit(Side[AsyncAudit]):
     """The audit trail of an app's store."""
 
@@ -294,6 +309,7 @@ class Stepfast:
         self.exceptions = Exceptions(self._portal, self._inner.exceptions)
         self.assets = Assets(self._portal, self._inner.assets)
         self.audit = Audit(self._portal, self._inner.audit)
+        self.sinks = Sinks(self._portal, self._inner.sinks)
         self.executors = Executors(self._portal, self._inner.executors)
 
     def __enter__(self) -> Self:

@@ -31,6 +31,7 @@ COMMANDS = {
     "reviews": Entry("stepfast.cli.families:reviews", "What runs ask of people: look, answer, statistics."),
     "run": Entry("stepfast.cli.run:run", "Run a workflow of a file here and now, and print its result."),
     "runs": Entry("stepfast.cli.families:runs", "List, watch, start and change runs."),
+    "sinks": Entry("stepfast.cli.families:sinks", "Where events are published to, and what was not taken."),
     "worker": Entry("stepfast.cli.worker:worker", "Run a worker: claim runs and execute them until told to stop."),
     "workers": Entry("stepfast.cli.families:workers", "The workers that are alive, and those that died lately."),
     "workflows": Entry("stepfast.cli.families:workflows", "The workflows of an app, and who can execute them."),

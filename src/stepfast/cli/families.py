@@ -133,6 +133,18 @@ def audit() -> None:
     """The audit trail: every event of every run, sealed with keys that are not in the database (STEPFAST_SEAL_KEYS)."""
 
 
+SINKS = {
+    "list": Entry("stepfast.cli.sinks:list_sinks", "Every sink, and what it has not had yet."),
+    "replay": Entry("stepfast.cli.sinks:replay", "Have dead letters of a sink delivered once more."),
+    "show": Entry("stepfast.cli.sinks:show", "One sink, with the events that it did not take."),
+}
+
+
+@click.group(cls=LazyGroup, entries=SINKS)
+def sinks() -> None:
+    """Where the events of runs are published to; sinks are part of the app (`Stepfast(..., sinks=[...])`)."""
+
+
 QUEUES = {
     "list": Entry("stepfast.cli.queues:list_queues", "Every queue that has open runs or a worker."),
     "show": Entry("stepfast.cli.queues:show", "One queue, with the workers that serve it."),

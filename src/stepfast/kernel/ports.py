@@ -29,6 +29,7 @@ from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.item_ports import ItemReads
 from stepfast.kernel.outside_ports import OutsideRows
 from stepfast.kernel.review_views import ReviewReads
+from stepfast.kernel.sinks import SinkRows
 from stepfast.kernel.trail import TrailRows
 from stepfast.kernel.views import (
     Backlog,
@@ -66,7 +67,7 @@ class Clock(Protocol):
         ...
 
 
-class Store(ReviewReads, ItemReads, AssetRows, DefinitionStore, OutsideRows, TrailRows, Protocol):
+class Store(ReviewReads, ItemReads, AssetRows, DefinitionStore, OutsideRows, TrailRows, SinkRows, Protocol):
     """Where everything is remembered. Every call is one transaction; it has happened whole, or not at all."""
 
     commits_elsewhere: bool

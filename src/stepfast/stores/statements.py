@@ -77,6 +77,11 @@ def trail_statements() -> dict[str, str]:
     return load_statements("stepfast.stores", "sql/trail.sql")
 
 
+def sink_statements() -> dict[str, str]:
+    """What both stores read of sinks."""
+    return load_statements("stepfast.stores", "sql/sinks.sql")
+
+
 def outside_statements() -> dict[str, str]:
     """What both stores read and write of outside work that is left behind."""
     return load_statements("stepfast.stores", "sql/outside.sql")

@@ -20,6 +20,7 @@ UNCOUNTED = frozenset(
     | {"endless_reviews", "exceptions", "exception_counts", "exception_groups", "exception_comments"}
     | {"asset", "assets", "collected_assets", "lineage", "artifacts"}
     | {"trail", "sealed_events", "gaps", "count_behind", "last_seal", "seals", "leaves"}
+    | {"held_back", "events_between", "sinks", "sink_letters", "due_letters"}
 )
 
 

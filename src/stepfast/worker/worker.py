@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from stepfast.engine.committer import Committer
+from stepfast.engine.publishing import Publisher
 from stepfast.engine.sealing import Sealer
 from stepfast.engine.sweeping import Sweep
 from stepfast.engine.values import Values
@@ -18,6 +19,7 @@ from stepfast.kernel.exchange import Beat, Delivered
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.outside_rules import quiet_claim
 from stepfast.kernel.ports import Clock, Store
+from stepfast.kernel.sinks import Backoff, Subscription
 from stepfast.kernel.views import OutcomeView
 from stepfast.log import Log
 from stepfast.worker.claims import ClaimLoop
@@ -25,6 +27,7 @@ from stepfast.worker.execute import Executor, WorkerStops
 from stepfast.worker.held import HeldRuns
 from stepfast.worker.learning import Learner
 from stepfast.worker.lease import Lease
+from stepfast.worker.publishing import PublishLoop
 from stepfast.worker.sealing import SealLoop
 from stepfast.worker.settings import WorkerSettings
 from stepfast.worker.sweep import SweepLoop
@@ -59,6 +62,8 @@ class Worker:
     """Brings along what is registered; None where nobody compiles it."""
     sealer: Sealer | None = None
     """Seals the audit trail; None where there are no keys for it."""
+    subscriptions: Sequence[Subscription] = ()
+    """The sinks that it publishes to."""
 
     def __init__(
         self,
@@ -138,6 +143,10 @@ class Worker:
         if self.sealer is not None:
             sealing = SealLoop(self.sealer, self._clock, self._settings.seal_every_ms)
             self._loops.append(loop.create_task(sealing.run(), name="stepfast-sealing"))
+        for sink, from_start in self.subscriptions:
+            publisher = Publisher(self._store, self._clock, sink, self.worker_id, Backoff(), from_start)
+            publishing = PublishLoop(publisher, sink.name, self._clock)
+            self._loops.append(loop.create_task(publishing.run(), name="stepfast-publishing"))
 
     def _wire(self) -> None:
         self._lease.heard = self._heard

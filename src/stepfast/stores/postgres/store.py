@@ -69,13 +69,14 @@ from stepfast.stores.postgres.driver import Connection
 from stepfast.stores.postgres.hints import Ear
 from stepfast.stores.postgres.lines import Address, Deadlines, Line, LinePerLoop, Pool, part
 from stepfast.stores.postgres.outside import PostgresOutside
+from stepfast.stores.postgres.sinks import PostgresSinks
 from stepfast.stores.postgres.trail import PostgresTrail
 
 COLD_LINES = 4
 BLOB_LINES = 2
 
 
-class PostgresStore(PostgresAssets, PostgresDefinitions, PostgresOutside, PostgresTrail):
+class PostgresStore(PostgresAssets, PostgresDefinitions, PostgresOutside, PostgresTrail, PostgresSinks):
     """Everything remembered in one database.
 
     `has_own_sessions` says whether each connection has a session of the server to itself; behind a pooler such as

@@ -70,12 +70,13 @@ from stepfast.stores.sqlite.file_system import prepare_folder
 from stepfast.stores.sqlite.hints import Hints
 from stepfast.stores.sqlite.outside import SqliteOutside
 from stepfast.stores.sqlite.problems import explained
+from stepfast.stores.sqlite.sinks import SqliteSinks
 from stepfast.stores.sqlite.trail import SqliteTrail
 
 PATIENCE_MS = 5_000
 
 
-class SqliteStore(SqliteAssets, SqliteDefinitions, SqliteOutside, SqliteTrail):
+class SqliteStore(SqliteAssets, SqliteDefinitions, SqliteOutside, SqliteTrail, SqliteSinks):
     """Everything remembered in one file; `patience_ms` is how long a call waits for another process to finish."""
 
     # Its writer is a thread: beside a busy interpreter it would wait for its turn at every statement.

@@ -46,3 +46,122 @@ begin
     return true;
 end
 $$;
+
+-- How far a sink has got: what stands at or below its cursor was delivered, waits with its run, or is a dead letter.
+create table stepfast.sink (
+    name text not null primary key,
+    cursor bigint not null,
+    publisher text,
+    token integer not null,
+    leased_until bigint not null,
+    tries integer not null,
+    due_at bigint not null,
+    error text
+);
+
+-- Runs whose events wait from one on, because the sink did not take that one.
+create table stepfast.sink_held (
+    sink text not null,
+    run_id uuid not null,
+    seq integer not null,
+    tries integer not null,
+    due_at bigint not null,
+    error text not null,
+    primary key (sink, run_id)
+);
+
+-- Events that a sink did not take, however often they were offered.
+create table stepfast.sink_letter (
+    sink text not null,
+    position bigint not null,
+    run_id uuid not null,
+    seq integer not null,
+    tenant text not null,
+    type text not null,
+    tries integer not null,
+    error text not null,
+    recorded_at bigint not null,
+    replay_at bigint,
+    resolved_at bigint,
+    primary key (sink, position)
+);
+
+-- Leases a sink to a publisher, made on the way if it is new; no row while another publisher has it.
+create function stepfast.take_sink(k_name text, k_publisher text, k_lease_ms bigint, k_from_start boolean)
+returns table (token integer, cursor bigint, tries integer, due_at bigint)
+language plpgsql
+as $$
+declare
+    moment bigint := stepfast.now_ms();
+begin
+    insert into stepfast.sink (name, cursor, token, leased_until, tries, due_at)
+    select k_name, case when k_from_start then 0 else coalesce((select max(e.position) from stepfast.event e), 0) end,
+           0, 0, 0, 0
+     where not exists (select from stepfast.sink s where s.name = k_name)
+        on conflict do nothing;
+    return query
+    update stepfast.sink s
+       set publisher = k_publisher,
+           leased_until = moment + k_lease_ms,
+           token = s.token + case when s.publisher is distinct from k_publisher or s.leased_until <= moment then 1 else 0 end
+     where s.name = k_name
+       and (s.publisher = k_publisher or s.leased_until <= moment)
+    returning s.token, s.cursor, s.tries, s.due_at;
+end
+$$;
+
+-- Stores what a publisher has done; false when another has taken the sink meanwhile.
+create function stepfast.advance_sink(
+    k_name text, k_token integer, k_lease_ms bigint, k_cursor bigint, k_tries integer, k_due_at bigint, k_error text,
+    h_run uuid[], h_seq integer[], h_tries integer[], h_due bigint[], h_error text[],
+    k_freed uuid[],
+    l_position bigint[], l_run uuid[], l_seq integer[], l_tenant text[], l_type text[], l_tries integer[], l_error text[],
+    k_resolved bigint[]
+) returns boolean
+language plpgsql
+as $$
+declare
+    moment bigint := stepfast.now_ms();
+begin
+    update stepfast.sink s
+       set cursor = k_cursor, tries = k_tries, due_at = k_due_at, error = k_error, leased_until = moment + k_lease_ms
+     where s.name = k_name and s.token = k_token;
+    if not found then
+        return false;
+    end if;
+    insert into stepfast.sink_held (sink, run_id, seq, tries, due_at, error)
+    select k_name, h_run[i], h_seq[i], h_tries[i], h_due[i], h_error[i] from generate_series(1, cardinality(h_run)) i
+        on conflict (sink, run_id) do update
+       set seq = excluded.seq, tries = excluded.tries, due_at = excluded.due_at, error = excluded.error;
+    delete from stepfast.sink_held h where h.sink = k_name and h.run_id = any (k_freed);
+    insert into stepfast.sink_letter (sink, position, run_id, seq, tenant, type, tries, error, recorded_at)
+    select k_name, l_position[i], l_run[i], l_seq[i], l_tenant[i], l_type[i], l_tries[i], l_error[i], moment
+      from generate_series(1, cardinality(l_position)) i
+        on conflict (sink, position) do update
+       set tries = excluded.tries, error = excluded.error, replay_at = null;
+    update stepfast.sink_letter l
+       set resolved_at = moment, replay_at = null
+     where l.sink = k_name and l.position = any (k_resolved);
+    return true;
+end
+$$;
+
+-- Has dead letters delivered once more, those at some positions or the first of all; how many.
+create function stepfast.replay_letters(k_name text, k_positions bigint[], k_limit integer) returns integer
+language sql
+as $$
+    with wanted as (
+        select l.position
+          from stepfast.sink_letter l
+         where l.sink = k_name and l.resolved_at is null and (k_positions is null or l.position = any (k_positions))
+         order by l.position
+         limit k_limit
+    ), marked as (
+        update stepfast.sink_letter l
+           set replay_at = stepfast.now_ms()
+          from wanted w
+         where l.sink = k_name and l.position = w.position
+        returning 1
+    )
+    select count(*)::integer from marked
+$$;

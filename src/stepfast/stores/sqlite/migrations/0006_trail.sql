@@ -24,3 +24,42 @@ create table leaf (
 ) without rowid, strict;
 
 create index leaf_by_run on leaf (run_id, first_seq);
+
+-- How far a sink has got: what stands at or below its cursor was delivered, waits with its run, or is a dead letter.
+create table sink (
+    name text not null primary key,
+    cursor integer not null,
+    publisher text,
+    token integer not null,
+    leased_until integer not null,
+    tries integer not null,
+    due_at integer not null,
+    error text
+) without rowid, strict;
+
+-- Runs whose events wait from one on, because the sink did not take that one.
+create table sink_held (
+    sink text not null,
+    run_id text not null,
+    seq integer not null,
+    tries integer not null,
+    due_at integer not null,
+    error text not null,
+    primary key (sink, run_id)
+) without rowid, strict;
+
+-- Events that a sink did not take, however often they were offered.
+create table sink_letter (
+    sink text not null,
+    position integer not null,
+    run_id text not null,
+    seq integer not null,
+    tenant text not null,
+    type text not null,
+    tries integer not null,
+    error text not null,
+    recorded_at integer not null,
+    replay_at integer,
+    resolved_at integer,
+    primary key (sink, position)
+) without rowid, strict;

@@ -1,0 +1,81 @@
+"""`stepfast sinks`: where events are published to, how far each sink has got, and what it did not take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from stepfast.app import Stepfast
+from stepfast.cli.client import Client, with_client
+from stepfast.cli.printing import moment, print_facts, print_json, print_table, say
+from stepfast.cli.shapes import page_object
+from stepfast.kernel.sinks import SinkLetterView, SinkView
+
+LETTERS = 100
+
+
+@click.command("list")
+@with_client
+def list_sinks(client: Client) -> None:
+    """Every sink that was ever published to, and what it has not had yet."""
+    found = client.perform(lambda app: app.sinks.list())
+    if client.is_json:
+        print_json(page_object((view._asdict() for view in found), None))
+    elif found:
+        head = ("sink", "behind", "held runs", "dead letters", "trouble")
+        print_table(head, [(view.name, view.behind, view.held, view.letters, view.error) for view in found])
+    else:
+        say("Nothing was published so far.")
+
+
+@click.command()
+@with_client
+@click.argument("sink")
+def show(client: Client, sink: str) -> None:
+    """One sink, with the events that it did not take."""
+
+    async def read(app: Stepfast) -> tuple[SinkView, list[SinkLetterView]]:
+        return await app.sinks.get(sink), [*await app.sinks.letters(sink, limit=LETTERS)]
+
+    view, letters = client.perform(read)
+    if client.is_json:
+        print_json({**view._asdict(), "dead_letters": [*map(_object, letters)]})
+        return
+    print_facts({**view._asdict(), "due_at": moment(view.due_at) if view.due_at else None})
+    if letters:
+        click.echo()
+        print_table(("position", "run", "event", "tries", "error", "recorded"), [*map(_row, letters)])
+
+
+@click.command()
+@with_client
+@click.argument("sink")
+@click.argument("positions", type=int, nargs=-1)
+@click.option("--limit", type=click.IntRange(1, 1_000), default=1_000, help="How many at most.")
+@click.option("--dry-run", is_flag=True, help="Only say how many it would be.")
+def replay(client: Client, sink: str, positions: tuple[int, ...], limit: int, dry_run: bool) -> None:
+    """Have dead letters of a sink delivered once more, at these POSITIONS or the first of all."""
+
+    async def ask(app: Stepfast) -> int:
+        await app.sinks.get(sink)
+        if not dry_run:
+            return await app.sinks.replay(sink, positions or None, limit=limit)
+        letters = await app.sinks.letters(sink, limit=limit)
+        return sum(not positions or letter.letter.position in positions for letter in letters)
+
+    count = client.perform(ask)
+    if client.is_json:
+        print_json({"replayed": count, "dry_run": dry_run})
+    else:
+        say(f"{count} would be delivered once more." if dry_run else f"{count} will be delivered once more.")
+
+
+def _row(view: SinkLetterView) -> tuple[Any, ...]:
+    letter = view.letter
+    return (letter.position, letter.run_id, letter.type, letter.tries, letter.error, moment(view.recorded_at))
+
+
+def _object(view: SinkLetterView) -> dict[str, Any]:
+    told = {"recorded_at": view.recorded_at, "replay_at": view.replay_at, "resolved_at": view.resolved_at}
+    return {**view.letter._asdict(), **told}

@@ -1,0 +1,50 @@
+"""The sinks of an app: where the events of all runs go, how far each sink has got, and what it did not take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stepfast.base import AppBase
+from stepfast.kernel.errors import Invalid, NotFound
+from stepfast.kernel.numbers import check_whole
+from stepfast.kernel.sinks import Sink, SinkLetterView, SinkView, Subscription
+from stepfast.kernel.texts import check_text
+
+MAX_PAGE = 1_000
+
+
+class Sinks:
+    """The sinks on an app's store. Workers of every process that has a sink publish to it, one of them at a time."""
+
+    def __init__(self, app: AppBase) -> None:
+        self._app = app
+
+    def add(self, sink: Sink, *, from_start: bool = False) -> None:
+        """Publish to a sink what is written from its first time on, or, `from_start`, all that there is."""
+        known = self._app._subscriptions
+        if any(each.sink.name == sink.name for each in known):
+            raise Invalid(f"Two sinks of this app are named {sink.name!r}. How far each has got is kept by its name.")
+        known.append(Subscription(sink, from_start))
+
+    async def list(self) -> list[SinkView]:
+        """Every sink that has ever been published to on this store, by name."""
+        return await self._app._open_parts().store.sinks()
+
+    async def get(self, name: str) -> SinkView:
+        """One of them."""
+        for view in await self.list():
+            if view.name == name:
+                return view
+        raise NotFound(f"Nothing was ever published to a sink named {name!r}. See `stepfast sinks list`.")
+
+    async def letters(
+        self, name: str, *, is_open: bool = True, after: int = 0, limit: int = 100
+    ) -> Sequence[SinkLetterView]:
+        """Events that a sink did not take, by position; without `is_open`, also those that were delivered after all."""
+        name, limit = check_text("The sink's name", name), check_whole("limit", limit, 1, MAX_PAGE)
+        return await self._app._open_parts().store.sink_letters(name, is_open, after, limit)
+
+    async def replay(self, name: str, positions: Sequence[int] | None = None, *, limit: int = MAX_PAGE) -> int:
+        """Have dead letters delivered once more, those at some positions or the first of all; how many those are."""
+        name, limit = check_text("The sink's name", name), check_whole("limit", limit, 1, MAX_PAGE)
+        return await self._app._open_parts().store.replay_letters(name, positions, limit)

@@ -1,0 +1,48 @@
+"""`stepfast sinks`: how far sinks have got, and their dead letters."""
+
+from __future__ import annotations
+
+from stepfast.kernel.ids import RunId
+from stepfast.kernel.sinks import SinkLetter, SinkStep
+
+
+async def published(client) -> None:
+    """A sink that did not take two events."""
+    store = client._open_parts().store
+    taken = await store.take_sink("billing", "a-worker", 60_000, True)
+    run = RunId("01977420-dc00-7000-8000-000000000001")
+    letters = tuple(SinkLetter(position, run, position, "default", "queued", 10, "too bitter") for position in (1, 2))
+    await store.advance_sink(taken, SinkStep(2, letters=letters), 60_000)
+
+
+async def test_sinks_are_listed_with_what_they_did_not_take(client, office):
+    await published(client)
+    listed = await office.json("sinks", "list")
+    assert [(item["name"], item["letters"]) for item in listed["items"]] == [("billing", 2)]
+    done = await office("sinks", "list")
+    assert done.out.splitlines()[1].split()[:4] == ["billing", "0", "0", "2"]
+
+
+async def test_no_sinks_are_a_word_on_stderr(office):
+    done = await office("sinks", "list")
+    assert (done.out, done.err) == ("", "Nothing was published so far.\n")
+
+
+async def test_a_sink_is_shown_with_its_dead_letters(client, office):
+    await published(client)
+    shown = await office.json("sinks", "show", "billing")
+    assert [item["position"] for item in shown["dead_letters"]] == [1, 2]
+    assert "too bitter" in (await office("sinks", "show", "billing")).out
+
+
+async def test_dead_letters_are_replayed_by_position_or_all(client, office):
+    await published(client)
+    assert (await office.json("sinks", "replay", "billing", "--dry-run"))["replayed"] == 2
+    assert (await office.json("sinks", "replay", "billing", "2"))["replayed"] == 1
+    waiting = [view.letter.position for view in await client.sinks.letters("billing") if view.replay_at is not None]
+    assert waiting == [2]
+
+
+async def test_a_sink_that_is_not_there_is_named(office):
+    done = await office("sinks", "show", "nose")
+    assert (done.code, "'nose'" in done.err) == (3, True)

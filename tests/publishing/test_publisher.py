@@ -1,0 +1,232 @@
+"""One sink and its publisher: every event arrives, those of a run in order, whatever the sink does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from stepfast.engine.publishing import LEASE_MS, Publisher
+from stepfast.kernel.sinks import Backoff, SinkStep
+from stepfast.kernel.views import EventView
+from stepfast.testing import engine
+from tests.support.workflows import say
+
+BACKOFF = Backoff(tries=3)
+
+
+class Place:
+    """A sink in a test's hands."""
+
+    name = "place"
+
+    def __init__(self) -> None:
+        self.got: list[EventView] = []
+        self.is_away = False
+        self.poison: set[tuple[str, int]] = set()
+
+    def wants(self, event: EventView) -> bool:
+        return event.type != "claimed"
+
+    async def open(self) -> None:
+        """Nothing to connect to."""
+
+    async def deliver(self, events: Sequence[EventView]) -> None:
+        if self.is_away:
+            raise ConnectionError("nobody there")
+        for event in events:
+            if (event.run_id, event.seq) in self.poison:
+                raise ValueError("too bitter")
+        self.got += events
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+    def of(self, run) -> list[int]:
+        return [event.seq for event in self.got if event.run_id == run.id]
+
+
+@pytest.fixture
+async def opened(database):
+    async with engine(database=database, workflows=[say]) as opened:
+        yield opened
+
+
+@pytest.fixture
+def place():
+    return Place()
+
+
+def publisher(opened, place, me="first") -> Publisher:
+    return Publisher(opened.app.parts.store, opened.clock, place, me, BACKOFF, from_start=True)
+
+
+async def published(opened, *publishers: Publisher) -> None:
+    """Publish until nothing more goes, moving the clock over what is put off."""
+    for _ in range(40):
+        for each in publishers:
+            while await each.make_pass():
+                pass
+        opened.clock.advance("1m")
+
+
+async def wanted(opened, run) -> list[int]:
+    return [event.seq for event in await opened.events(run) if event.type != "claimed"]
+
+
+async def test_every_event_arrives_in_the_order_of_the_trail(opened, place):
+    runs = [await opened.start(say, words) for words in ("one", "two", "three")]
+    await opened.run_until_idle()
+    await published(opened, publisher(opened, place))
+    assert [place.of(run) for run in runs] == [await wanted(opened, run) for run in runs]
+    positions = [event.position for event in place.got]
+    assert positions == sorted(positions)
+
+
+async def test_what_was_delivered_does_not_come_again(opened, place):
+    await opened.run(say, "once")
+    await published(opened, publisher(opened, place))
+    before = len(place.got)
+    await published(opened, publisher(opened, place))
+    assert len(place.got) == before
+
+
+async def test_an_event_that_the_sink_does_not_take_holds_back_its_own_run_alone(opened, place):
+    bitter, sweet = await opened.start(say, "bitter"), await opened.start(say, "sweet")
+    await opened.run_until_idle()
+    place.poison.add((bitter.id, 3))
+    work = publisher(opened, place)
+    await work.make_pass()
+    assert place.of(sweet) == await wanted(opened, sweet)
+    assert max(place.of(bitter)) < 3
+    place.poison.clear()
+    await published(opened, work)
+    assert place.of(bitter) == await wanted(opened, bitter)
+
+
+async def test_an_event_that_is_never_taken_becomes_a_dead_letter_and_its_run_goes_on(opened, place):
+    bitter, sweet = await opened.start(say, "bitter"), await opened.start(say, "sweet")
+    await opened.run_until_idle()
+    place.poison.add((bitter.id, 3))
+    await published(opened, publisher(opened, place))
+    (letter,) = await opened.app.parts.store.sink_letters("place", True, 0, 10)
+    assert (letter.letter.run_id, letter.letter.seq, letter.letter.tries) == (bitter.id, 3, BACKOFF.tries)
+    assert place.of(bitter) == [seq for seq in await wanted(opened, bitter) if seq != 3]
+    assert place.of(sweet) == await wanted(opened, sweet)
+
+
+async def test_a_sink_that_is_away_loses_nothing_and_makes_no_dead_letters(opened, place):
+    runs = [await opened.start(say, words) for words in ("one", "two", "three", "four")]
+    await opened.run_until_idle()
+    place.is_away = True
+    work = publisher(opened, place)
+    for _ in range(BACKOFF.tries - 1):
+        assert await work.make_pass() == 0
+        opened.clock.advance("10m")
+    place.is_away = False
+    await published(opened, work)
+    assert [place.of(run) for run in runs] == [await wanted(opened, run) for run in runs]
+    assert await opened.app.parts.store.sink_letters("place", True, 0, 10) == []
+
+
+async def test_a_sink_that_is_away_is_asked_more_and_more_seldom(opened, place):
+    await opened.run(say, "lost")
+    place.is_away = True
+    work = publisher(opened, place)
+    await work.make_pass()
+    place.is_away = False
+    assert await work.make_pass() == 0, "It is not asked before its pause is over."
+    opened.clock.advance("1s")
+    assert await work.make_pass() > 0
+
+
+async def test_a_lone_event_that_is_never_taken_becomes_a_dead_letter_too(opened, place):
+    bitter = await opened.start(say, "bitter")
+    await opened.run_until_idle()
+    place.poison.add((bitter.id, 1))
+    await published(opened, publisher(opened, place))
+    assert place.of(bitter) == [seq for seq in await wanted(opened, bitter) if seq != 1]
+
+
+async def test_a_dead_letter_is_delivered_when_somebody_asks_for_it(opened, place):
+    bitter = await opened.start(say, "bitter")
+    await opened.run_until_idle()
+    place.poison.add((bitter.id, 1))
+    work = publisher(opened, place)
+    await published(opened, work)
+    place.poison.clear()
+    store = opened.app.parts.store
+    assert await store.replay_letters("place", None, 10) == 1
+    await published(opened, work)
+    assert sorted(place.of(bitter)) == await wanted(opened, bitter)
+    assert await store.sink_letters("place", True, 0, 10) == []
+
+
+async def test_one_publisher_at_a_time_has_a_sink(opened, place):
+    await opened.run(say, "one")
+    first, second = publisher(opened, place, "first"), publisher(opened, place, "second")
+    assert await first.make_pass() > 0
+    assert await second.make_pass() == 0
+    await opened.run(say, "two")
+    assert await second.make_pass() == 0
+    opened.clock.advance((LEASE_MS + 1) / 1_000)
+    assert await second.make_pass() > 0
+
+
+async def test_a_publisher_that_has_lost_its_sink_moves_nothing(opened, place):
+    await opened.run(say, "one")
+    second = publisher(opened, place, "second")
+    store = opened.app.parts.store
+    taken = await store.take_sink("place", "first", LEASE_MS, True)
+    opened.clock.advance((LEASE_MS + 1) / 1_000)
+    await published(opened, second)
+    (view,) = await store.sinks()
+    assert not await store.advance_sink(taken, SinkStep(1), LEASE_MS)
+    assert (await store.sinks())[0].cursor == view.cursor
+
+
+async def test_a_publisher_that_leaves_is_followed_at_once(opened, place):
+    await opened.run(say, "one")
+    first, second = publisher(opened, place, "first"), publisher(opened, place, "second")
+    await first.make_pass()
+    await opened.run(say, "two")
+    await first.close()
+    assert await second.make_pass() > 0
+
+
+async def test_what_was_delivered_and_not_recorded_comes_once_more(opened, place, monkeypatch):
+    run = await opened.start(say, "twice")
+    await opened.run_until_idle()
+    work = publisher(opened, place)
+    with monkeypatch.context() as patched:
+        patched.setattr(Publisher, "_save", dies)
+        with pytest.raises(KeyboardInterrupt):
+            await work.make_pass()
+    await published(opened, publisher(opened, place))
+    assert place.of(run) == (await wanted(opened, run)) * 2
+
+
+async def dies(self, taken, step):
+    raise KeyboardInterrupt
+
+
+class RecordsFirst(Publisher):
+    """The broken twin: what is to be delivered is recorded before it was."""
+
+    async def _go_on(self, taken):
+        page = await self._store.trail(taken.cursor, 500)
+        await self._save(taken, SinkStep(page.reached))
+        await self._sink.deliver(page.events)
+        return len(page.events), False
+
+
+async def test_the_broken_twin_that_records_before_it_delivers_loses_events(opened, place):
+    run = await opened.start(say, "lost")
+    await opened.run_until_idle()
+    place.is_away = True
+    twin = RecordsFirst(opened.app.parts.store, opened.clock, place, "first", BACKOFF, from_start=True)
+    with pytest.raises(ConnectionError):
+        await twin.make_pass()
+    place.is_away = False
+    await published(opened, publisher(opened, place))
+    assert place.of(run) == []
