@@ -213,7 +213,7 @@ async def dies(self, taken, step):
 class RecordsFirst(Publisher):
     """The broken twin: what is to be delivered is recorded before it was."""
 
-    async def _go_on(self, taken):
+    async def _go_on(self, taken, held):
         page = await self._store.trail(taken.cursor, 500)
         await self._save(taken, SinkStep(page.reached))
         await self._sink.deliver(page.events)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 from stepfast.engine.offering import offer, offer_in_order, refusal
@@ -50,10 +51,11 @@ class Publisher:
         self._taken = taken
         if taken is None or taken.due_at > self._clock.now():
             return 0
-        delivered, is_away = await self._go_on(taken)
+        held = await self._store.held_back(taken.name, MAX_HELD + 1)
+        delivered, is_away = await self._go_on(taken, held)
         if is_away or self._taken is None:
             return delivered
-        return delivered + await self._try_held(self._taken) + await self._replay(self._taken)
+        return delivered + await self._try_held(self._taken, held[:HELD_AT_ONCE]) + await self._replay(self._taken)
 
     async def close(self) -> None:
         """Leave the sink to others."""
@@ -63,14 +65,14 @@ class Publisher:
         if taken is not None:
             await self._store.release_sink(taken)
 
-    async def _go_on(self, taken: TakenSink) -> tuple[int, bool]:
+    async def _go_on(self, taken: TakenSink, held: Sequence[HeldBack]) -> tuple[int, bool]:
         """Deliver what is new, but for runs that wait; how much was taken, and whether the sink is away."""
-        held = {each.run_id for each in await self._store.held_back(taken.name, MAX_HELD + 1)}
         if len(held) > MAX_HELD:
             return 0, False
+        waiting = {each.run_id for each in held}
         page = await self._store.trail(taken.cursor, PAGE, self._doubt)
         self._doubt = page.doubt
-        wanted = [event for event in page.events if event.run_id not in held and self._sink.wants(event)]
+        wanted = [event for event in page.events if event.run_id not in waiting and self._sink.wants(event)]
         offered, now = await offer(self._sink, wanted), self._clock.now()
         if offered.is_away:
             await self._save(taken, after_outage(taken, offered.refused[0], now, self._backoff))
@@ -78,13 +80,10 @@ class Publisher:
             await self._save(taken, SinkStep(page.reached, held=hold_back(offered.refused, now, self._backoff)))
         return offered.taken, offered.is_away
 
-    async def _try_held(self, taken: TakenSink) -> int:
-        """Try runs again that wait, each from the event that was not taken."""
-        now, delivered = self._clock.now(), 0
-        due = [each for each in await self._store.held_back(taken.name, HELD_AT_ONCE) if each.due_at <= now]
-        for held in due:
-            delivered += await self._try_run(taken, held)
-        return delivered
+    async def _try_held(self, taken: TakenSink, first: Sequence[HeldBack]) -> int:
+        """Try runs again that wait and are due, each from the event that was not taken."""
+        now = self._clock.now()
+        return sum([await self._try_run(taken, each) for each in first if each.due_at <= now])
 
     async def _try_run(self, taken: TakenSink, held: HeldBack) -> int:
         events = await self._store.events_between(held.run_id, held.seq, taken.cursor, PAGE)

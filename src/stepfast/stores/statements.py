@@ -44,7 +44,10 @@ def load_statements(package: str, file: str) -> dict[str, str]:
 @cache
 def shared_statements() -> dict[str, str]:
     """The cold reads that both stores use."""
-    return {**load_statements("stepfast.stores", "sql/reads.sql"), **load_statements("stepfast.stores", REVIEW_READS)}
+    found: dict[str, str] = {}
+    for file in ("sql/reads.sql", REVIEW_READS, "sql/trail.sql", "sql/sinks.sql"):
+        found |= load_statements("stepfast.stores", file)
+    return found
 
 
 def review_statements() -> dict[str, str]:
@@ -70,16 +73,6 @@ def asset_statements() -> dict[str, str]:
 def definition_statements() -> dict[str, str]:
     """What both stores read and write of definitions."""
     return load_statements("stepfast.stores", "sql/definitions.sql")
-
-
-def trail_statements() -> dict[str, str]:
-    """What both stores read and write of the trail and its seals."""
-    return load_statements("stepfast.stores", "sql/trail.sql")
-
-
-def sink_statements() -> dict[str, str]:
-    """What both stores read of sinks."""
-    return load_statements("stepfast.stores", "sql/sinks.sql")
 
 
 def outside_statements() -> dict[str, str]:

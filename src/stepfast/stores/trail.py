@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.seals import Leaf, Seal, SealBody
 from stepfast.kernel.trail import Gap
+from stepfast.kernel.views import EventView
+from stepfast.stores import rows
 
 Row = Sequence[Any]
+T = TypeVar("T")
 
 # The statements that find them, each by other means.
 GAPS = ("gaps_of_leaves", "gaps_of_events", "gaps_of_starts", "gaps_of_ends")
@@ -31,3 +35,41 @@ def gap_of(row: Row) -> Gap:
     """A row of any statement that finds gaps."""
     run_id, seq = row
     return Gap(RunId(str(run_id)), seq)
+
+
+class TrailReads:
+    """What every store reads of the trail, by the statements that all share."""
+
+    @abstractmethod
+    async def _ask(self, name: str, parameters: dict[str, Any], view: Callable[[Row], T]) -> list[T]:
+        """The rows of a shared statement, each as its view."""
+
+    async def sealed_events(self, after: int, last: int, limit: int) -> list[EventView]:
+        """The events that stand between two positions now."""
+        return await self._trail_events(after, last, limit)
+
+    async def gaps(self, after: int, limit: int) -> list[Gap]:
+        """Runs whose numbers have a gap."""
+        given = {"after": after, "limit": limit}
+        found = [gap for name in GAPS for gap in await self._ask(name, given, gap_of)]
+        return found[:limit]
+
+    async def count_behind(self, after: int) -> int:
+        """How many events stand behind a position."""
+        ((count,),) = await self._ask("count_behind", {"after": after}, tuple)
+        return int(count)
+
+    async def last_seal(self) -> Seal | None:
+        """The newest seal."""
+        return next(iter(await self._ask("last_seal", {}, seal_of)), None)
+
+    async def seals(self, after: int, limit: int) -> list[Seal]:
+        """Seals with higher numbers, in order."""
+        return await self._ask("list_seals", {"after": after, "limit": limit}, seal_of)
+
+    async def leaves(self, number: int) -> list[Leaf]:
+        """The leaves of a seal, in their order."""
+        return await self._ask("list_leaves", {"number": number}, leaf_of)
+
+    async def _trail_events(self, after: int, last: int | None, limit: int) -> list[EventView]:
+        return await self._ask("list_trail", {"after": after, "last": last, "limit": limit}, rows.event_view)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
 from stepfast.kernel.blobs import BlobFilter, BlobInfo, BlobKey
 from stepfast.kernel.commands import Changed, Request
@@ -75,6 +76,8 @@ from stepfast.stores.postgres.trail import PostgresTrail
 COLD_LINES = 4
 BLOB_LINES = 2
 
+T = TypeVar("T")
+
 
 class PostgresStore(PostgresAssets, PostgresDefinitions, PostgresOutside, PostgresTrail, PostgresSinks):
     """Everything remembered in one database.
@@ -123,6 +126,9 @@ class PostgresStore(PostgresAssets, PostgresDefinitions, PostgresOutside, Postgr
         """Bring the schema up to date; each migration is a transaction of its own."""
         async with self._visit() as connection:
             return await schema.apply_migrations(connection, self._address.where)
+
+    async def _ask(self, name: str, parameters: dict[str, Any], view: Callable[[Sequence[Any]], T]) -> list[T]:
+        return await reading.read(self._cold, name, parameters, view)
 
     async def now(self) -> Instant:
         """The moment by the clock that all rows are written by."""

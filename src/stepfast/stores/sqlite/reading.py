@@ -36,42 +36,42 @@ SQL = {name: unprefixed(text) for name, text in shared_statements().items()}
 
 
 def get_run(connection: apsw.Connection, tenant: str | None, run_id: RunId) -> RunView | None:
-    found = _all(connection, "get_run", {"tenant": tenant, "run_id": run_id}, rows.whole_run_view)
+    found = read(connection, "get_run", {"tenant": tenant, "run_id": run_id}, rows.whole_run_view)
     return found[0] if found else None
 
 
 def list_runs(connection: apsw.Connection, where: RunFilter) -> list[RunView]:
-    return _all(connection, "list_runs", rows.filter_parameters(where), rows.run_view)
+    return read(connection, "list_runs", rows.filter_parameters(where), rows.run_view)
 
 
 def list_steps(connection: apsw.Connection, run_id: RunId) -> list[StepView]:
-    return _all(connection, "list_steps", {"run_id": run_id}, rows.step_view)
+    return read(connection, "list_steps", {"run_id": run_id}, rows.step_view)
 
 
 def list_events(connection: apsw.Connection, run_id: RunId, after: int, limit: int) -> list[EventView]:
-    return _all(connection, "list_events", {"run_id": run_id, "after": after, "limit": limit}, rows.event_view)
+    return read(connection, "list_events", {"run_id": run_id, "after": after, "limit": limit}, rows.event_view)
 
 
 def list_workers(connection: apsw.Connection) -> list[WorkerView]:
-    return _all(connection, "list_workers", {}, rows.worker_view)
+    return read(connection, "list_workers", {}, rows.worker_view)
 
 
 def list_letters(connection: apsw.Connection, where: LetterFilter) -> list[LetterView]:
-    return _all(connection, "list_letters", rows.letter_parameters(where), rows.letter_view)
+    return read(connection, "list_letters", rows.letter_parameters(where), rows.letter_view)
 
 
 def list_queues(connection: apsw.Connection) -> list[QueueView]:
-    return _all(connection, "list_queues", {}, rows.queue_view)
+    return read(connection, "list_queues", {}, rows.queue_view)
 
 
 def get_family(connection: apsw.Connection, run_id: RunId, limit: int) -> Family:
-    return rows.family(_all(connection, "list_family", {"run_id": run_id, "limit": limit}, tuple))
+    return rows.family(read(connection, "list_family", {"run_id": run_id, "limit": limit}, tuple))
 
 
 def get_backlog(connection: apsw.Connection, limit: int) -> Backlog:
     with connection:
-        lines = _all(connection, "list_lines", {"limit": limit}, rows.line_view)
-        (counted,) = _all(connection, "count_suspects", {"limit": limit}, tuple)
+        lines = read(connection, "list_lines", {"limit": limit}, rows.line_view)
+        (counted,) = read(connection, "count_suspects", {"limit": limit}, tuple)
     return rows.backlog(lines, counted)
 
 
@@ -80,13 +80,13 @@ def find_all(connection: apsw.Connection, limit: int) -> Findings:
         runs_after, tasks_after = _reached(connection, "reach_of_runs"), _reached(connection, "reach_of_tasks")
         parameters = rows.finding_parameters(limit, runs_after, tasks_after)
         found = [
-            _all(connection, f"find_{clause}", parameters, partial(rows.finding, clause)) for clause in rows.FINDINGS
+            read(connection, f"find_{clause}", parameters, partial(rows.finding, clause)) for clause in rows.FINDINGS
         ]
     return Findings(chain.from_iterable(found), is_whole=not (runs_after or tasks_after))
 
 
 def _reached(connection: apsw.Connection, name: str) -> RunId | None:
-    return next(iter(_all(connection, name, {"reach": rows.REACH}, rows.run_id_alone)), None)
+    return next(iter(read(connection, name, {"reach": rows.REACH}, rows.run_id_alone)), None)
 
 
 def get_histories(connection: apsw.Connection, run_ids: Sequence[RunId]) -> dict[RunId, History]:
@@ -95,19 +95,19 @@ def get_histories(connection: apsw.Connection, run_ids: Sequence[RunId]) -> dict
 
 def _history(connection: apsw.Connection, run: dict[str, Any]) -> History:
     return History(
-        _all(connection, "list_records", run, rows.record),
-        _all(connection, "list_waits", run, rows.open_wait),
-        _all(connection, "list_inbox", run, rows.message),
+        read(connection, "list_records", run, rows.record),
+        read(connection, "list_waits", run, rows.open_wait),
+        read(connection, "list_inbox", run, rows.message),
     )
 
 
 def look(connection: apsw.Connection, run_id: RunId) -> Look | None:
     run = {"run_id": run_id}
     with connection:
-        found = _all(connection, "get_wakes", run, tuple)
+        found = read(connection, "get_wakes", run, tuple)
         waits, inbox = (
-            _all(connection, "list_waits", run, rows.open_wait),
-            _all(connection, "list_inbox", run, rows.message),
+            read(connection, "list_waits", run, rows.open_wait),
+            read(connection, "list_inbox", run, rows.message),
         )
     if not found:
         return None
@@ -116,12 +116,13 @@ def look(connection: apsw.Connection, run_id: RunId) -> Look | None:
 
 
 def get_outcomes(connection: apsw.Connection, run_ids: Sequence[RunId]) -> dict[RunId, OutcomeView]:
-    found = [_all(connection, "get_outcome", {"run_id": run_id}, rows.outcome_view) for run_id in run_ids]
+    found = [read(connection, "get_outcome", {"run_id": run_id}, rows.outcome_view) for run_id in run_ids]
     return {outcome.run_id: outcome for outcomes in found for outcome in outcomes}
 
 
-def _all(
+def read(
     connection: apsw.Connection, name: str, bindings: dict[str, Any], view: Callable[[Sequence[Any]], T]
 ) -> list[T]:
+    """The rows of a shared statement, each as its view."""
     given = {parameter for parameter, value in bindings.items() if value is not None}
     return [view(row) for row in fetch(connection, narrowed(SQL[name], given), bindings)]

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import apsw
 
-from stepfast.kernel.durations import Instant
-from stepfast.kernel.ids import RunId
-from stepfast.kernel.sinks import HeldBack, SinkLetter, SinkLetterView, SinkStep, SinkView, TakenSink
-from stepfast.kernel.views import EventView
-from stepfast.stores import rows
-from stepfast.stores.sinks import Row, due_letter, held_of, letter_view, sink_view
+from stepfast.kernel.sinks import SinkStep, TakenSink
+from stepfast.stores.sinks import SinkReads
 from stepfast.stores.sqlite.asking import fetch, moment, statements
-from stepfast.stores.sqlite.connection import Reader, Writer
-from stepfast.stores.statements import narrowed, sink_statements, unprefixed
+from stepfast.stores.sqlite.connection import Writer
 
-READS = {name: unprefixed(text) for name, text in sink_statements().items()}
 SQL = statements("sinks")
 
 
-class SqliteSinks:
+class SqliteSinks(SinkReads):
     """What a store of this kind does for sinks."""
 
     _writer: Writer
-    _views: Reader
-
-    @abstractmethod
-    async def now(self) -> Instant: ...
 
     async def take_sink(self, name: str, publisher: str, lease_ms: int, from_start: bool) -> TakenSink | None:
         """Lease a sink; None while another publisher has it."""
@@ -48,36 +37,6 @@ class SqliteSinks:
     async def replay_letters(self, name: str, positions: Sequence[int] | None, limit: int) -> int:
         """Have dead letters delivered once more; how many those are."""
         return await self._writer.run(partial(_replay, name=name, positions=positions, limit=limit))
-
-    async def held_back(self, name: str, limit: int) -> list[HeldBack]:
-        """The runs that wait, those that are due first."""
-        return [held_of(row) for row in await self._read_sinks("list_held", {"sink": name, "limit": limit})]
-
-    async def events_between(self, run_id: RunId, first_seq: int, upto: int, limit: int) -> list[EventView]:
-        """The events of a run from a number on, up to a position."""
-        given = {"run_id": run_id, "first_seq": first_seq, "upto": upto, "limit": limit}
-        return [rows.event_view(row) for row in await self._read_sinks("events_between", given)]
-
-    async def sinks(self) -> list[SinkView]:
-        """Every sink that has ever been published to."""
-        return [sink_view(row) for row in await self._read_sinks("list_sinks", {"now": await self.now()})]
-
-    async def sink_letters(self, name: str, is_open: bool, after: int, limit: int) -> list[SinkLetterView]:
-        """The dead letters of a sink behind a position."""
-        given = {"sink": name, "open": 1 if is_open else None, "after": after, "limit": limit}
-        return [letter_view(name, row) for row in await self._read_sinks("list_sink_letters", given)]
-
-    async def due_letters(self, name: str, limit: int) -> list[tuple[SinkLetter, EventView]]:
-        """Dead letters that somebody wants to be delivered once more, with their events."""
-        return [due_letter(row) for row in await self._read_sinks("due_letters", {"sink": name, "limit": limit})]
-
-    async def _read_sinks(self, name: str, parameters: dict[str, Any]) -> list[Row]:
-        return await self._views.run(partial(_rows, name=name, parameters=parameters))
-
-
-def _rows(connection: apsw.Connection, name: str, parameters: dict[str, Any]) -> list[Row]:
-    given = {each for each, value in parameters.items() if value is not None}
-    return list(fetch(connection, narrowed(READS[name], given), parameters))
 
 
 def _take(connection: apsw.Connection, given: dict[str, Any]) -> TakenSink | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 from stepfast.kernel.blobs import BlobFilter, BlobInfo, BlobKey
 from stepfast.kernel.commands import Changed, Request
@@ -75,6 +76,8 @@ from stepfast.stores.sqlite.trail import SqliteTrail
 
 PATIENCE_MS = 5_000
 
+T = TypeVar("T")
+
 
 class SqliteStore(SqliteAssets, SqliteDefinitions, SqliteOutside, SqliteTrail, SqliteSinks):
     """Everything remembered in one file; `patience_ms` is how long a call waits for another process to finish."""
@@ -118,6 +121,9 @@ class SqliteStore(SqliteAssets, SqliteDefinitions, SqliteOutside, SqliteTrail, S
         while name := await self._writer.run(partial(migrate.apply_next, path=self._path)):
             applied.append(name)
         return applied
+
+    async def _ask(self, name: str, parameters: dict[str, Any], view: Callable[[Sequence[Any]], T]) -> list[T]:
+        return await self._views.run(partial(reading.read, name=name, bindings=parameters, view=view))
 
     async def now(self) -> Instant:
         """The moment by the clock that all rows are written by."""
