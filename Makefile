@@ -1,11 +1,15 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+BROKERS := .venv/brokers/.installed
 PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+# Compiled modules are kept, whatever the caller's shell says: hundreds of tests start processes of their own.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: setup demo test chaos check bench bench-peers docs clean
 
-setup: $(STAMP)
+setup: $(STAMP) $(BROKERS)
 
 $(BIN)/python:
 	$(PYTHON) -m venv .venv
@@ -16,7 +20,12 @@ $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP_INSTALL) --no-build-isolation --editable '.[dev]'
 	touch $@
 
-demo: setup
+# The servers that tests of sinks talk to.
+$(BROKERS): tools/brokers.py | $(BIN)/python
+	$(BIN)/python -m tools.brokers
+	mkdir -p $(@D) && touch $@
+
+demo: $(STAMP)
 	$(BIN)/stepfast demo
 
 test: setup
@@ -25,7 +34,8 @@ test: setup
 # The long form of the trials with kill -9 and of the crash points.
 chaos: setup
 	STEPFAST_LONG=1 $(BIN)/pytest -n 2 tests/faults/test_chaos.py tests/faults/test_crash_points.py \
-		tests/faults/test_dead_letters.py tests/faults/test_review_crash_points.py tests/faults/test_review_kill.py
+		tests/faults/test_dead_letters.py tests/faults/test_review_crash_points.py tests/faults/test_review_kill.py \
+		tests/faults/test_publishing_kill.py
 
 check: setup
 	$(BIN)/ruff format --check .
@@ -46,4 +56,4 @@ docs: setup
 # The environment stays; remove .venv by hand to build it anew.
 clean:
 	rm -rf build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests tools bench examples -name __pycache__ -type d -prune -exec rm -rf {} +

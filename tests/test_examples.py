@@ -70,6 +70,7 @@ def test_a_document_is_approved_by_token_after_a_restart(folder, database, setti
         assert answer(folder, settings, "continue").stdout == "Thank you.\n"
         told = second.communicate()[0].splitlines()
     assert told == ["publishing", "letter.txt: 22 words, good, approved by ann"]
+    assert "Go on</strong> by ann" in Path(folder, "report.html").read_text()
     assert answer(folder, settings, "continue").stdout.startswith("E-REV-003: ")
 
 

@@ -1,6 +1,7 @@
 """S3's scenarios over templates: registered, run, called off, tried again, decided by people, and found again.
 
-Reconstruction of a run in one call is not there yet, and has no scenario here yet.
+All eight of them: registration and rejection, dependency order, queue, cancel, resume denial and retry, partial
+completion, review decisions, failed-step items, reconstruction, and reload of every state.
 """
 
 from __future__ import annotations
@@ -375,6 +376,35 @@ async def test_a_step_whose_requirement_does_not_hold_is_an_item_that_a_person_f
     await opened.decide(run, "continue", actor="ann")
     await opened.run_until_idle()
     assert (await state_of(run), desk.done) == (RunState.COMPLETED, ["read", "publish"])
+
+
+# Reconstruction
+
+
+async def test_a_run_is_reconstructed_in_one_call_with_its_template_values_and_decisions(opened):
+    desk.broken.add("side")
+    run = await started(opened, SCORED, noting("side", on_failure="continue"))
+    await decided(opened, run, "continue", note="looks right")
+    desk.broken.clear()
+    found = await run.reconstruct()
+    assert (found.run.state, found.state.state, found.differences) == (RunState.PARTIAL, RunState.PARTIAL, ())
+    assert found.definition is not None
+    assert json.loads(found.definition.content)["workflow"] == "evaluation"
+    states = {step.call.address: step.state for step in found.steps}
+    assert (states["score#1"], states["side#1"]) == (StepState.COMPLETED, StepState.FAILED)
+    assert [(said.actor, said.verdict, said.note) for said in found.reviews[0].said] == [
+        ("ann", "continue", "looks right")
+    ]
+    assert [item.kind for item in found.exceptions if item.resolved_at is None] == ["failed"]
+
+
+async def test_a_run_is_reconstructed_as_of_every_event(opened):
+    await opened.app.register(template(noting("read"), noting("parse", needs=["read"])))
+    run = await opened.start("evaluation")
+    await opened.run_until_idle()
+    last = len(await run.history())
+    states = [(await run.at(event)).state.state for event in range(1, last + 1)]
+    assert list(dict.fromkeys(states)) == [RunState.PENDING, RunState.RUNNING, RunState.COMPLETED]
 
 
 # Reload of every state

@@ -15,6 +15,7 @@ from stepfast.cli.commands import cli
 from stepfast.kernel import errors, events, states
 from stepfast.stores.sqlite.migrate import known_migrations
 from stepfast.workflows.templates.schema import SHIPPED, language_schema, schema_text
+from tools.event_fields import fields_table
 from tools.language_page import language_sections
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,6 +32,7 @@ REMEDIES = {
     "E-RUN-005": "Run all of it again: `stepfast runs rerun RUN` without a step.",
     "E-RUN-007": "Read the cause and mend it, then `stepfast runs retry RUN` goes on from what is recorded.",
     "E-RUN-008": "Start it again with `stepfast runs rerun RUN` if it was cancelled by mistake.",
+    "E-RUN-010": "List the run's events with `stepfast runs events RUN`, and name one of them, or a state it was in.",
     "E-RUN-009": "Find out with `stepfast runs show RUN` where the time went, then retry it, or allow it more.",
     "E-STEP-001": "Read the type and traceback that it carries; they are those of the original error.",
     "E-STEP-002": "Find out what the step waited for, or allow it more time.",
@@ -40,6 +42,8 @@ REMEDIES = {
     "E-STEP-003": "Check the name; the run's own list of steps shows those that exist. A stage reads an output that "
     "may be missing with `ctx.optional(...)`.",
     "E-STEP-007": "Nothing to do while attempts are left; afterwards mend what the message names, then retry it.",
+    "E-POL-001": "Read the reason, mend what it names, then retry the run: the check is made again. With "
+    "`conflict: review` a person decides instead.",
     "E-WAIT-001": "Catch `WaitTimeout` in the workflow and decide what then, or wait longer.",
     "E-IDEM-001": "Use a new key for a new request, or send the first body again.",
     "E-IDEM-002": "Send the same request again a little later.",
@@ -57,6 +61,8 @@ REMEDIES = {
     "E-BLOB-001": "Check that `STEPFAST_BLOBS` names the blob store that the run was started with; put the blob that "
     "the message names back from a backup. The run goes on by itself then.",
     "E-BLOB-002": "Look at the cause, which is the blob store's own error; the run is tried again by itself.",
+    "E-SINK-001": "Read what the broker said, which the message holds; the events are delivered by themselves when it "
+    "is back. See `stepfast sinks list`.",
     "E-STORE-004": "Look for the value that the message names; sent alone, every other row of the batch is saved.",
     "E-CALL-001": "Give the token whole, as the step handed it out; after a lost key the step must be started anew.",
     "E-CALL-002": "Nothing to do: its step waits no more. Retry the run to start the outside work anew.",
@@ -99,6 +105,11 @@ TABLES = {
     "review_answer": "What each person has said of a review.",
     "review_token": "The tokens that were issued; a token itself is stored nowhere.",
     "sink": "How far each sink has got: what stands at or below its cursor was delivered, waits, or is a dead letter.",
+    "retention": "How long runs are kept; an empty tenant or workflow means all.",
+    "pruned": "What is left of runs that were let go: how many events they had, and under which id that is told.",
+    "pruned_rest": "Runs that were let go and may still have blobs outside of the database.",
+    "pruning": "Has a row while a transaction that lets runs go may delete events.",
+    "run_keeping": "A view of what speaks for and against letting a run go.",
     "sink_held": "Runs whose events wait, because a sink did not take one of them.",
     "sink_letter": "Events that a sink did not take, however often they were offered.",
     "seal": "Seals of the audit trail, each signed with a key that is not in the database.",
@@ -113,6 +124,7 @@ TABLES = {
     "asset_tag": "The tags of each asset's newest version.",
     "collection": "Named lists of assets.",
     "collection_item": "What collections hold, in order.",
+    "derivation": "The edges of lineage: a version of an asset was made of another, by which step of which run.",
     "lineage": "Which steps of which runs have read and written which versions of assets.",
     "artifact": "What steps have kept, for themselves or for people. The content is in the blob store, named by its "
     "digest. Of several rows for one call and name the newest counts, by `token` and `attempt`.",
@@ -121,11 +133,32 @@ TABLES = {
     "`@blob:NAME:SIZE` in the place of its JSON.",
     "run_state": "A view with one row for every run. Read it rather than the tables behind it; a computed column has "
     "no type of its own.",
+    "annotation": "A view of the events of type `annotated`: facts that code and people have noted of runs and steps.",
 }
 
 # By name, or by table and name where a name means something else there.
 COLUMNS = {
+    "annotation.step": "the address of the step that it is about; none for the whole run",
+    "annotation.at": "when it was noted",
+    "annotation.reason": "why it was noted, as far as anybody said",
+    "annotation.digest": "of name and value, by which it is found",
+    "annotation.value": "the fact, as JSON",
+    "annotation.name": "the name of the fact",
+    "annotation.scope": "what the fact is about beside the run or step",
     "sink": "the name of the sink",
+    "keep_ms": "how long runs are kept after their end; empty: for ever",
+    "retention.actor": "who set it, as the caller said",
+    "retention.changed_at": "when it was set",
+    "retention.tenant": "the tenant; empty: all",
+    "retention.workflow": "the name of the workflow; empty: all",
+    "pruned.last_seq": "the number of its last event",
+    "batch_id": "what the event `pruned` is under that names it",
+    "pruned_at": "when it went",
+    "xact": "the number of the transaction; on SQLite 1",
+    "has_children": "1 when it has started others that are there",
+    "is_sealed": "1 when all its events are sealed",
+    "held": "what speaks against it: `open`, `dead_letter`, `exception`, `outside`, `sink` or `damaged`",
+    "run_keeping.last_seq": "the number of its last event",
     "cursor": "the position up to which it has had everything",
     "publisher": "the worker that publishes to it",
     "sink.token": "rises whenever another worker takes it; what carries an older one is refused",
@@ -191,6 +224,11 @@ COLUMNS = {
     "fresh": "the number that the last asset with a fresh id in this one's stead was given",
     "lineage.role": "`read` or `write`",
     "lineage.version": "the version that was read or written",
+    "lineage.token": "the lease of the try that has read it; 0 where it counts for every try, and for what was written",
+    "derivation.edge": "a number without meaning",
+    "derivation.version": "the version that was made",
+    "derivation.input_id": "the asset that it was made of",
+    "derivation.input_version": "the version of that",
     "media_type": "the media type of the content",
     "newest": "the version that is meant where none is named",
     "put_at": "when it was put",
@@ -252,7 +290,8 @@ COLUMNS = {
     "review.kind": "the kind of its exception item: `review_required`, `low_confidence` or `policy_conflict`",
     "run.kind": "`workflow`, or `step` for a step that is a run of its own",
     "run_state.kind": "`workflow`, or `step` for a step that is a run of its own",
-    "step.kind": "`step`, `sleep`, `receive`, `children`, `start`, `join`, `ask`, `review`, `command` or `emit`",
+    "step.kind": "`step`, `sleep`, `receive`, `children`, `start`, `join`, `ask`, `review`, `command`, `emit` or "
+    "`annotate`",
     "wait.kind": "what is waited for: " + ", ".join(f"`{kind}`" for kind in states.WaitKind),
     "label": "the name that people see",
     "lane": "the group that its limit is for; not used yet",
@@ -339,6 +378,9 @@ COLUMNS = {
 
 EVENTS = {
     "template_registered": "A template or graph was registered; its history is this event, under the definition's id.",
+    "retention_changed": "A retention policy was set or removed; its history is this event.",
+    "pruned": "Runs were let go; `runs` of `data` names each with the number of its last event, "
+    "`policy` says by which, and `signature` proves it. Its history is this event.",
     "queued": "The run was stored.",
     "claimed": "A worker took the run; `data` names it.",
     "started": "Its code begins for the first time in this generation.",
@@ -383,6 +425,8 @@ EVENTS = {
     "exception_commented": "Somebody has said something about an exception item.",
     "exception_resolved": "An exception item is resolved; `data` says how. Those that a run leaves open are withdrawn "
     "by its end.",
+    "annotated": "A fact was noted: by the run's code, saved with what came of a step's attempt, or by a person. Its "
+    "name and value are in `data`.",
 }
 
 
@@ -455,7 +499,7 @@ def log_page() -> str:
 
 def events_page() -> str:
     """Every type of event with its meaning."""
-    rows = [(f"`{type_}`", _told(type_)) for type_ in events.EventType]
+    rows = [(f"[`{type_}`](#{type_})", _told(type_)) for type_ in events.EventType]
     return _page(
         "Events",
         "The history of a run, as `await run.history()` and the table [event](schema.md#event) have it. An event is "
@@ -464,9 +508,12 @@ def events_page() -> str:
         "only added.",
         "Fields: `position` counts over all runs and `seq` within the run, `type`, `at` in milliseconds, `run_id`, "
         "`tenant`, `generation`, `token`, and, where they apply, `step` (as `name#1`, with the branch before it: "
-        "`1.2/name#1`), `attempt`, `actor` and `data`, which is JSON text.",
+        "`1.2/name#1`), `attempt`, `actor` and `data`, which is JSON text. Whoever reads an event is also shown its "
+        "`correlation_id` and `causation_id`: see [Annotations](../guides/annotations.md#what-an-event-belongs-to). "
+        "The `data` of a command that was given with a `key` has that as `causation_id`.",
         _table(("type", "when"), rows),
-        "Any other type is an event of a workflow's own, written with `emit`.",
+        "Any other type is an event of a workflow's own, written with `emit`; its `data` is what the workflow gave.",
+        *(f"## {type_}\n\n{_told(type_)}\n\n{fields_table(type_)}" for type_ in events.EventType),
     )
 
 
@@ -567,7 +614,8 @@ def language_page() -> str:
         "What a template may say. Keys in bold are needed; those that begin with `x-` are comments, in every map. See "
         "the [guide](../guides/templates.md) for how it is used, and [expressions](expressions.md) for what stands in "
         "`${ ... }`. Known in all expressions are `inputs`, `steps`, `run` and `tenant`; `item`, or the name in `as`, "
-        "in what is done for each item; `output` in `gate.after`, `undo`, `writes`, `while` and policies; `error` in "
+        "in what is done for each item; `output` in `gate.after`, `undo`, `writes`, `while` and policies, which know "
+        "`assets` before a read, and `writes` before a write; `error` in "
         "`catch`; `round` beside `while`. Of a step, `steps.x` has `output`, `skipped`, `failed`, `state` and `error`.",
         *language_sections(language_schema()),
     )

@@ -15,6 +15,7 @@ import executors
 from stepfast import RunFailed, Stepfast
 
 HERE = Path(__file__).parent
+REPORTS = Path("reports")
 DOMAINS = (executors.docs, executors.ai, executors.registry, executors.policy)
 
 app = Stepfast(
@@ -38,9 +39,22 @@ async def main(path: str) -> None:
         # The key makes the second start of this program find the run of the first.
         run = await app.start("contract-evaluation", contract=contract.id, key=path)
         try:
-            print(await run)
+            outcome = str(await run)
         except RunFailed as failure:
-            print(failure)
+            outcome = str(failure)
+        await write_report(run.id)
+        print(outcome)
+
+
+async def write_report(run_id: str) -> None:
+    """What happened, for people who were not there; with keys, also what proves it."""
+    if "STEPFAST_SEAL_KEYS" in os.environ:
+        # Workers seal every few seconds; here nobody wants to wait for them.
+        await app.audit.seal()
+    REPORTS.mkdir(exist_ok=True)
+    for form in ("md", "html"):
+        text = await app.audit.report(run_id, form)
+        (REPORTS / f"{run_id}.{form}").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -80,10 +80,12 @@ async def main(path: str) -> None:
         # The key makes the second start of this program find the run of the first.
         run = await app.start(evaluate_document, path, key=path)
         try:
-            print(await run)
+            outcome = str(await run)
         except RunFailed as failure:
-            is_rejected = isinstance(failure.__cause__, Rejected)
-            print("rejected" if is_rejected else failure)
+            outcome = "rejected" if isinstance(failure.__cause__, Rejected) else str(failure)
+        # For whoever asks later how it came to this.
+        Path("report.html").write_text(await app.audit.report(run.id, "html"), encoding="utf-8")
+        print(outcome)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         NotFound,
         NotShowable,
         OutputMissing,
+        PolicyConflict,
         Rejected,
         RoleNotAllowed,
         RunCancelled,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from stepfast.runs import Run
     from stepfast.starts import Start, StartAnswer
     from stepfast.worker.settings import WorkerSettings
+    from stepfast.workflows.annotating import annotate
     from stepfast.workflows.bodies import Later
     from stepfast.workflows.callback_tokens import callback_token, step_key
     from stepfast.workflows.combining import each, race, timeout
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
     from stepfast.workflows.telling import emit, progress
     from stepfast.workflows.templates.loading import Template, load_template
     from stepfast.workflows.templates.problems import TemplateInvalid
+    from stepfast.workflows.transformations.values import Derived, Source
     from stepfast.workflows.waiting import receive, sleep
 
 __version__ = "0.1.0"
@@ -85,6 +88,7 @@ __all__ = [
     "Changed",
     "Child",
     "CommandFailed",
+    "Derived",
     "Domain",
     "Estimate",
     "Executor",
@@ -109,6 +113,7 @@ __all__ = [
     "OutputMissing",
     "Outside",
     "Pending",
+    "PolicyConflict",
     "Rejected",
     "Retry",
     "ReviewInfo",
@@ -119,6 +124,7 @@ __all__ = [
     "RunEvent",
     "RunFailed",
     "RunState",
+    "Source",
     "Stage",
     "StageContext",
     "Start",
@@ -143,6 +149,7 @@ __all__ = [
     "Why",
     "WorkerSettings",
     "WrongCall",
+    "annotate",
     "callback_token",
     "continue_as",
     "current_run",
@@ -170,6 +177,7 @@ _HOMES = {
     "Changed": "stepfast.kernel.commands",
     "Child": "stepfast.workflows.handles",
     "CommandFailed": "stepfast.kernel.executor_errors",
+    "Derived": "stepfast.workflows.transformations.values",
     "Domain": "stepfast.workflows.executors.domains",
     "Estimate": "stepfast.workflows.graphs.starting",
     "Executor": "stepfast.workflows.executors.executor",
@@ -190,6 +198,7 @@ _HOMES = {
     "Run": "stepfast.runs",
     "RunEvent": "stepfast.listening",
     "RunState": "stepfast.kernel.states",
+    "Source": "stepfast.workflows.transformations.values",
     "Stage": "stepfast.workflows.graphs.stages",
     "StageContext": "stepfast.workflows.graphs.stages",
     "Start": "stepfast.starts",
@@ -201,6 +210,7 @@ _HOMES = {
     "TemplateInvalid": "stepfast.workflows.templates.problems",
     "Why": "stepfast.kernel.reasons",
     "WorkerSettings": "stepfast.worker.settings",
+    "annotate": "stepfast.workflows.annotating",
     "callback_token": "stepfast.workflows.callback_tokens",
     "continue_as": "stepfast.workflows.deterministic",
     "current_run": "stepfast.workflows.deterministic",

@@ -11,13 +11,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
-from stepfast.assets import Assets
-from stepfast.audit import Audit
-from stepfast.base import AppBase, StoreMaker
+from stepfast.base import StoreMaker
 from stepfast.bulk import BulkAnswer, change_pages, pages_of_runs, summed
-from stepfast.callbacks import Callbacks
 from stepfast.control import asked, command_named
-from stepfast.exceptions import Exceptions
+from stepfast.doors import Doors
 from stepfast.executors import Executors
 from stepfast.filters import Filters, page_size, place, run_filter
 from stepfast.kernel.asset_ports import Assets as AssetsPort
@@ -32,12 +29,7 @@ from stepfast.kernel.ports import Clock
 from stepfast.kernel.sinks import Sink
 from stepfast.kernel.texts import check_optional_text, check_texts
 from stepfast.kernel.views import Findings, RunView
-from stepfast.letters import DeadLetters
-from stepfast.library import Workflows
 from stepfast.listening import Callback, check_types
-from stepfast.outbox import Sinks
-from stepfast.queues import Queues
-from stepfast.reviews import Reviews
 from stepfast.runs import Run
 from stepfast.serverless import Serverless
 from stepfast.starts import PAGE_RUNS, Start, StartAnswer, check_start, found_run, pages
@@ -55,7 +47,7 @@ C = TypeVar("C", bound=Callback)
 T = TypeVar("T")
 
 
-class Stepfast(AppBase):
+class Stepfast(Doors):
     """A store, the workflows that run on it, and, unless told otherwise, a worker in this process.
 
     `worker` is True for a worker as the settings say, False for none, or WorkerSettings of your own: these are taken as
@@ -73,22 +65,13 @@ class Stepfast(AppBase):
         clock: Clock | None = None,
         executors: Iterable[object] | None = None,
         assets: AssetsPort | None = None,
-        sinks: Iterable[Sink] = (),
+        sinks: Iterable[Sink | str] = (),
     ) -> None:
         super().__init__(database, workflows, worker, clock, blobs, assets, executors=executors)
         self._ids = Ids()
         self.workers = Workers(self)
-        self.queues = Queues(self)
-        self.workflows = Workflows(self)
-        self.dead_letters = DeadLetters(self)
-        self.reviews = Reviews(self)
-        self.callbacks = Callbacks(self)
-        self.exceptions = Exceptions(self)
-        self.assets = Assets(self)
         self.executors = Executors(self._executors)
-        self.audit = Audit(self)
-        self.sinks = Sinks(self)
-        for sink in sinks:
+        for sink in (*sinks, *self._sink_urls):
             self.sinks.add(sink)
 
     def worker(

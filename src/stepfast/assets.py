@@ -27,9 +27,11 @@ from stepfast.kernel.assets import (
 )
 from stepfast.kernel.errors import AssetNotFound, Invalid, NotFound
 from stepfast.kernel.ids import RANDOM_BITS, Ids, RunId, parse_run_id
+from stepfast.kernel.lineage import MAX_DEPTH, MAX_EDGES, Direction, GraphFilter, LineageGraph, graph_of
 from stepfast.kernel.numbers import check_whole
 from stepfast.kernel.texts import check_optional_text, check_text, check_texts, shown
 from stepfast.parts import Parts
+from stepfast.workflows.bodies import current_step
 from stepfast.workflows.content import Content, content_of
 from stepfast.workflows.storage import checked_metadata, checked_tags, not_found
 
@@ -161,6 +163,43 @@ class Assets:
             raise Invalid("Say whose lineage is meant: that of an asset, by its id, or that of a run, by run_id=.")
         return await self._app._open_parts().store.lineage(where)
 
+    async def upstream(
+        self,
+        id: str,
+        version: int | None = None,
+        *,
+        depth: int | None = None,
+        limit: int = 10_000,
+        tenant: str | None = None,
+    ) -> LineageGraph:
+        """What a version was made of, and what that was made of, back to the beginning or `depth` steps of runs.
+
+        Without a version the newest is meant. At most `limit` edges; `is_cut` says whether there are more.
+        """
+        return await self._graph(Direction.UPSTREAM, id, version, depth, limit, tenant)
+
+    async def downstream(
+        self,
+        id: str,
+        version: int | None = None,
+        *,
+        depth: int | None = None,
+        limit: int = 10_000,
+        tenant: str | None = None,
+    ) -> LineageGraph:
+        """What was made of a version, and what was made of that; as `upstream`, the other way."""
+        return await self._graph(Direction.DOWNSTREAM, id, version, depth, limit, tenant)
+
+    async def _graph(
+        self, direction: Direction, id: str, version: int | None, depth: int | None, limit: int, tenant: str | None
+    ) -> LineageGraph:
+        steps = None if depth is None else check_whole("depth", depth, 1, MAX_DEPTH)
+        edges = check_whole("limit", limit, 1, MAX_EDGES)
+        parts = self._app._open_parts()
+        asset = await self._get(parts, id, version, tenant)
+        where = GraphFilter(asset.tenant, asset.id, asset.version, direction, edges)
+        return graph_of(where, await parts.store.lineage_edges(where), steps)
+
     async def _get(self, parts: Parts, id: str, version: int | None, tenant: str | None) -> AssetView:
         whose, named, number = self._tenant(tenant), check_name("The asset's id", id), _version(version)
         found = await parts.assets.get(whose, named, number)
@@ -187,7 +226,10 @@ async def _made_by(parts: Parts, tenant: str, run_id: RunId, step: str) -> MadeB
     run = await parts.store.run(tenant, run_id)
     if run is None:
         raise NotFound(f"Run {run_id} not found. List runs with `stepfast runs list`.")
-    return MadeBy(run_id, run.generation, step)
+    here = current_step.get(None)
+    if here is not None and (here.run.run_id, here.call.address) == (run_id, step):
+        return MadeBy(run_id, here.run.generation, step, attempt=here.attempt, token=here.run.token)
+    return await parts.store.last_try(tenant, run_id, step) or MadeBy(run_id, run.generation, step)
 
 
 def _metadata(metadata: object) -> str:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
+from datetime import tzinfo
 from typing import TYPE_CHECKING
 
 from stepfast.base import AppBase
 from stepfast.engine.sealing import Sealer
 from stepfast.kernel.errors import Invalid
+from stepfast.kernel.ids import parse_run_id
 from stepfast.kernel.seals import SealCopies, Signer
+from stepfast.kernel.texts import check_optional_text
 from stepfast.parts import Parts
+from stepfast.signing import ONLY_PUBLIC
 
 # What verifies and exports is imported when it is asked for: most processes never do.
 if TYPE_CHECKING:
@@ -45,8 +49,24 @@ class Audit:
 
         return verify_lines(lines, self._signer())
 
+    async def report(
+        self, run_id: str, form: str = "md", *, tz: str | tzinfo = "UTC", tenant: str | None = None
+    ) -> str:
+        """What happened to a run, for people who do not program, and what proves it: as `md` or `html`."""
+        from stepfast.reconstructing import Reader, reconstruct
+        from stepfast.reports import check_form, prove, report
+
+        check_form(form, tz)
+        parts, whose = self._app._open_parts(), check_optional_text("tenant", tenant)
+        found = await reconstruct(Reader(parts.store, parts.values, whose, parse_run_id(run_id)))
+        proof = await prove(parts.store, found.events, self._app.signer)
+        return report(found, form, tz=tz, proof=proof)
+
     def _sealer(self, parts: Parts) -> Sealer:
-        return Sealer(parts.store, self._app._clock, self._signer(), self._app.seal_copies)
+        signer = self._signer()
+        if not self._app.seals:
+            raise Invalid(ONLY_PUBLIC)
+        return Sealer(parts.store, self._app._clock, signer, self._app.seal_copies)
 
     def _signer(self) -> Signer:
         if self._app.signer is None:

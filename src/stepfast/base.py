@@ -26,7 +26,7 @@ from stepfast.parts import Parts
 from stepfast.settings import Found, Settings, read_settings, warn_of_unknown
 from stepfast.stores.blobs.urls import blobs_for
 from stepfast.stores.urls import is_sqlite, sqlite_path, store_for
-from stepfast.tokens import GivenKeys, KeyFile, KeyRing, NoKeys, TokenKeys, new_callback
+from stepfast.tokens import GivenKeys, KeyFile, NoKeys, TokenKeys, new_callback
 from stepfast.worker.settings import WorkerSettings
 from stepfast.workflows.deterministic import refuse_in_workflow
 from stepfast.workflows.executors.builtin import builtin_executors
@@ -35,6 +35,7 @@ from stepfast.workflows.functions import AnyWorkflow, Bindable, Workflow
 from stepfast.workflows.registry import Registry
 
 if TYPE_CHECKING:
+    from stepfast.signing import SealKeys
     from stepfast.workflows.templates.loading import Template
 
 HOUR_MS = 3_600_000
@@ -68,6 +69,7 @@ class AppBase:
         self._blobs = settings.blobs if blobs is None else blobs
         self._blob_threshold = settings.blob_threshold
         self._assets = assets
+        self._allowed = settings.allowed
         self._executors = ExecutorRegistry(executors, partial(builtin_executors, settings.allowed))
         self._executors.changed = self._codes_changed
         self._bound: dict[Hashable, Workflow] = {}
@@ -81,21 +83,29 @@ class AppBase:
         self._clock: Clock = clock or SystemClock()
         self._listeners = Listeners()
         self._subscriptions: list[Subscription] = []
+        self._sink_urls = settings.sinks
         self.token_ttl_ms = settings.token_ttl_hours * HOUR_MS
         self.token_keys = self._keys_of(settings)
         self.signer: Signer | None = None
         self.seal_copies: SealCopies | None = None
+        self.seals = True
+        """Whether what it has in keys can sign."""
         if settings.seal_keys is not None:
             self._seal_with(settings.seal_keys, settings.seal_file)
         self.compiler: Compiler = TemplateCompiler(self._executors, self._registry)
         """Reads templates, and makes workflows of those that are registered."""
 
-    def _seal_with(self, keys: KeyRing, file: str | None) -> None:
+    def _seal_with(self, keys: SealKeys, file: str | None) -> None:
         from stepfast.seal_files import SealFile
         from stepfast.signing import KeyedSigner
 
-        self.signer = KeyedSigner(keys)
+        self.signer = signer = KeyedSigner(keys)
+        self.seals = signer.can_sign
         self.seal_copies = None if file is None else SealFile(Path(file))
+
+    def _signs_with(self) -> Signer | None:
+        """Whoever signs, if there are keys for that here."""
+        return self.signer if self.seals else None
 
     def _keys_of(self, settings: Settings) -> TokenKeys:
         if settings.token_keys is not None:
@@ -136,7 +146,8 @@ class AppBase:
         self._parts = parts = Parts(store, self._registry, self._clock, *told)
         parts.compile_with(self.compiler.compile)
         parts.subscriptions = self._subscriptions
-        if self.signer is not None:
+        parts.signs_with = self._signs_with
+        if self.signer is not None and self.seals:
             parts.sealer = Sealer(store, self._clock, self.signer, self.seal_copies)
         try:
             await parts.open()

@@ -55,15 +55,15 @@ def asked(command: Command, key: str | None, reason: str | None, actor: str | No
 
 
 def retry_command(step: str | int | None, version: int | None) -> RetryRun:
-    return RetryRun(_check_step("step", step), _check_version(version))
+    return RetryRun(check_step("step", step), _check_version(version))
 
 
 def rerun_command(from_step: str | int | None, version: int | None) -> Rerun:
-    return Rerun(_check_step("from_step", from_step), _check_version(version))
+    return Rerun(check_step("from_step", from_step), _check_version(version))
 
 
 def skip_command(step: str | int, value: str) -> Skip:
-    named = _check_step("step", step)
+    named = check_step("step", step)
     if named is None:
         raise Invalid("No step is named. Name the one to skip by its id, or by the address or number of its record.")
     return Skip(named, value)
@@ -108,7 +108,8 @@ def changed_or_raise(answers: Sequence[Changed | StepfastError]) -> Changed:
     return answer
 
 
-def _check_step(what: str, step: str | int | None) -> str | None:
+def check_step(what: str, step: str | int | None) -> str | None:
+    """A step by its name, its address or the number of its record."""
     if isinstance(step, int):
         return str(check_whole(what, step, 1))
     return check_optional_text(what, step)

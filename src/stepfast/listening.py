@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from stepfast.kernel.commands import Changed, Request, TimeOut
-from stepfast.kernel.decisions import Decision
+from stepfast.kernel.decisions import Decision, HeldRun, NewRun, Started
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import Invalid
-from stepfast.kernel.events import EventType
+from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.exchange import DeadRun
 from stepfast.kernel.ids import RunId
+from stepfast.kernel.origins import causation_of, correlation_of
 from stepfast.kernel.rules import failing
 from stepfast.kernel.texts import check_text
+from stepfast.kernel.views import RunView
 from stepfast.log import Log
 
 log = Log("listening")
@@ -37,6 +39,9 @@ class RunEvent(NamedTuple):
     attempt: int | None = None
     actor: str | None = None
     data: str | None = None
+    causation_id: str | None = None
+    correlation_id: str | None = None
+    """What brought it about and what it belongs to, as in the history."""
 
 
 Callback = Callable[[RunEvent], Any]
@@ -54,24 +59,34 @@ class Listeners:
     def add(self, types: tuple[str, ...], callback: Callback) -> None:
         self._listeners.append(Listener(check_types(types), callback))
 
-    def tell_decision(self, decision: Decision) -> None:
+    def tell_queued(self, run: NewRun, started: Started) -> None:
+        """A run was started."""
+        belongs_to, cause = (
+            correlation_of(run.run_id, run.correlation_id),
+            causation_of(run.run_id, run.causation_id, None),
+        )
+        event = RunEvent(run.run_id, 1, EventType.QUEUED, started.queued_at, actor=run.actor)
+        self.tell(event._replace(causation_id=cause, correlation_id=belongs_to))
+
+    def tell_decision(self, run: HeldRun, decision: Decision) -> None:
         """What the holder of a run decided has been committed."""
-        run_id, generation = decision.fence.run_id, decision.generation
-        for type_, at, step, attempt, actor, data in decision.events:
-            self.tell(RunEvent(run_id, generation, type_, at, step, attempt, actor, data))
+        self._tell_all(run.run_id, decision.generation, decision.events, run.correlation_id)
 
-    def tell_change(self, request: Request, changed: Changed) -> None:
+    def tell_change(self, request: Request, changed: Changed, correlation_id: str | None) -> None:
         """A command has been committed; what a time-out wrote is told with the other failures of runs nobody held."""
-        if changed.repeated or isinstance(request.command, TimeOut):
-            return
-        for type_, at, step, attempt, actor, data in changed.told:
-            self.tell(RunEvent(changed.run_id, changed.generation, type_, at, step, attempt, actor, data))
+        if not changed.repeated and not isinstance(request.command, TimeOut):
+            self._tell_all(changed.run_id, changed.generation, changed.told, correlation_id)
 
-    def tell_failure(self, run_id: RunId, generation: int, at: Instant, verdict: DeadRun, is_letter: bool) -> None:
+    def tell_failure(self, run: RunView, at: Instant, verdict: DeadRun, is_letter: bool) -> None:
         """A run that nobody held has failed for good; what the store wrote of that."""
         events, _ = failing(is_letter, verdict.error_type, verdict.message, at)
+        self._tell_all(run.run_id, run.generation, events, run.correlation_id)
+
+    def _tell_all(self, run_id: RunId, generation: int, events: Iterable[Event], correlation_id: str | None) -> None:
+        belongs_to = correlation_of(run_id, correlation_id)
         for event in events:
-            self.tell(RunEvent(run_id, generation, event.type, at, data=event.data))
+            cause = causation_of(run_id, None, event.data)
+            self.tell(RunEvent(run_id, generation, *event, causation_id=cause, correlation_id=belongs_to))
 
     def tell(self, event: RunEvent) -> None:
         for listener in self._listeners:

@@ -61,6 +61,7 @@ EVENTS = {
     ),
     "publishing_failed": LogEvent("warning", "Publishing to a sink failed; the next pass follows."),
     "event": LogEvent("info", "An event of a run, where the log is a sink."),
+    "pruning_failed": LogEvent("warning", "Letting runs go that were kept long enough failed; the next pass follows."),
     "sealing_failed": LogEvent("warning", "Sealing the audit trail failed; the next pass follows."),
     "sweep_failed": LogEvent("warning", "A look for large values that no row mentions failed; the next one follows."),
     "token_refused": LogEvent("warning", "Somebody answered a review with what is no token of any run."),

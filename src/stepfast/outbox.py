@@ -3,14 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 from stepfast.base import AppBase
+from stepfast.kernel.assets import LineageFilter, LineageView
 from stepfast.kernel.errors import Invalid, NotFound
+from stepfast.kernel.ids import RunId
 from stepfast.kernel.numbers import check_whole
+from stepfast.kernel.sink_facts import Informed
 from stepfast.kernel.sinks import Sink, SinkLetterView, SinkView, Subscription
 from stepfast.kernel.texts import check_text
+from stepfast.kernel.views import RunView
+from stepfast.workflows.executors.allowed import Allowed
 
 MAX_PAGE = 1_000
+
+
+@runtime_checkable
+class CallsOut(Protocol):
+    """A sink that calls other people's servers."""
+
+    def allow(self, allowed: Allowed) -> None:
+        """What the settings of the app allow to be called."""
+        ...
+
+
+class _Facts:
+    """What sinks of an app may ask about its runs."""
+
+    def __init__(self, app: AppBase) -> None:
+        self._app = app
+
+    async def run(self, tenant: str, run_id: RunId) -> RunView | None:
+        return await self._app._open_parts().store.run(tenant, run_id)
+
+    async def lineage(self, tenant: str, run_id: RunId, generation: int, limit: int) -> list[LineageView]:
+        where = LineageFilter(tenant, run_id, limit=limit, generation=generation)
+        return await self._app._open_parts().store.lineage(where)
 
 
 class Sinks:
@@ -19,11 +48,20 @@ class Sinks:
     def __init__(self, app: AppBase) -> None:
         self._app = app
 
-    def add(self, sink: Sink, *, from_start: bool = False) -> None:
-        """Publish to a sink what is written from its first time on, or, `from_start`, all that there is."""
+    def add(self, sink: Sink | str, *, from_start: bool = False) -> None:
+        """Publish to a sink, or the one at a URL, what is written from its first time on, or, `from_start`, all."""
+        if isinstance(sink, str):
+            # Most apps have none.
+            from stepfast.sinks.urls import sink_at
+
+            sink = sink_at(sink)
         known = self._app._subscriptions
         if any(each.sink.name == sink.name for each in known):
             raise Invalid(f"Two sinks of this app are named {sink.name!r}. How far each has got is kept by its name.")
+        if isinstance(sink, Informed):
+            sink.inform(_Facts(self._app))
+        if isinstance(sink, CallsOut):
+            sink.allow(self._app._allowed)
         known.append(Subscription(sink, from_start))
 
     async def list(self) -> list[SinkView]:

@@ -12,6 +12,7 @@ from stepfast.engine.commanding import Commander
 from stepfast.engine.committer import Committer
 from stepfast.engine.contents import BlobContents
 from stepfast.engine.hints import ANY_QUEUE, DEFINED, ENDED, Hints, look, ready
+from stepfast.engine.pruning import Pruner
 from stepfast.engine.results import Results
 from stepfast.engine.sealing import Sealer
 from stepfast.engine.starting import Starter
@@ -27,6 +28,7 @@ from stepfast.kernel.events import EventType
 from stepfast.kernel.exchange import DeadRun, Delivered
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.ports import Clock, Store
+from stepfast.kernel.seals import Signer
 from stepfast.kernel.sinks import Subscription
 from stepfast.kernel.states import ENDED as ENDED_STATES
 from stepfast.kernel.states import RunState
@@ -82,6 +84,7 @@ class Parts:
         self.learner: Learner | None = None
         self.sealer: Sealer | None = None
         self.subscriptions: Sequence[Subscription] = ()
+        self.signs_with: Callable[[], Signer | None] = lambda: None
         self._errands: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
@@ -90,7 +93,7 @@ class Parts:
         await self.assets.open()
         self._starter.open()
         self._commander.start()
-        self._hints.on_ended = self.results.look_now
+        self._hints.on_ended = self._something_ended
         self._hints.on_ready = self._work_is_ready
         self._hints.on_look = self._look
         self._hints.on_defined = self.learn_soon
@@ -133,6 +136,7 @@ class Parts:
         worker.learner = self.learner
         worker.sealer = self.sealer
         worker.subscriptions = self.subscriptions
+        worker.pruner = self.pruner()
         committer.start()
         try:
             await worker.start()
@@ -141,6 +145,10 @@ class Parts:
             raise
         self._workers[worker] = committer
         return worker
+
+    def pruner(self) -> Pruner:
+        """Whoever lets runs go that were kept long enough."""
+        return Pruner(self.store, self.values, self.signs_with)
 
     def compile_with(self, compile_definition: CompileDefinition) -> None:
         """Let workers learn of what is registered, and execute what this makes of it."""
@@ -191,7 +199,7 @@ class Parts:
         if not started.fresh:
             return self.handle(started.run_id, known_here=False)
         handle._code, handle._origin = definition.code, Origin(run.thread_id, run.subject)
-        self._tell_queued(started)
+        self._tell_queued(run, started)
         if started.token is None:
             self._announce(run.queue)
         else:
@@ -206,13 +214,16 @@ class Parts:
         answers = iter(await self._starter.start_page(runs))
         for queue in {run.queue for run in runs}:
             self._announce(queue)
-        return [self._answer(next(answers) if isinstance(asked, NewRun) else asked) for asked in page]
+        return [
+            self._answer(asked, next(answers)) if isinstance(asked, NewRun) else StartAnswer(None, False, asked)
+            for asked in page
+        ]
 
-    def _answer(self, answer: Started | StepfastError) -> StartAnswer:
+    def _answer(self, run: NewRun, answer: Started | StepfastError) -> StartAnswer:
         if isinstance(answer, StepfastError):
             return StartAnswer(None, False, answer)
         if answer.fresh:
-            self._tell_queued(answer)
+            self._tell_queued(run, answer)
         return StartAnswer(self.handle(answer.run_id, known_here=False), answer.fresh)
 
     def handle(self, run_id: RunId, known_here: bool, tenant: str | None = None) -> Run[Any]:
@@ -258,6 +269,7 @@ class Parts:
         for request, answer in zip(requests, answers, strict=True):
             if isinstance(answer, Changed):
                 self.changed(request, answer)
+                await self._tell_change(request, answer)
                 if isinstance(request.command, TimeOut) and self._listeners:
                     await self._tell_failure(answer.run_id, request.command.verdict)
         if any(isinstance(request.command, Cancel | TimeOut | Skip | Rollback) for request in requests):
@@ -267,7 +279,7 @@ class Parts:
 
     def changed(self, request: Request, changed: Changed) -> None:
         """A command was carried out: its run's holder looks, and those who wait for the run, or for work, are told."""
-        self._listeners.tell_change(request, changed)
+        self._publish()
         if changed.worker_id is not None:
             self._look(changed.run_id)
             self._hints.send(look(changed.run_id))
@@ -281,6 +293,15 @@ class Parts:
             if changed.state is not RunState.PAUSED:
                 self._announce(changed.queue)
 
+    async def _tell_change(self, request: Request, changed: Changed) -> None:
+        """Those who listen hear of it, with what the run belongs to; where nobody does, nothing is read."""
+        if self._listeners and changed.told:
+            run = None
+            # The command is carried out, whatever becomes of this.
+            with contextlib.suppress(StepfastError):
+                run = await self.store.run(None, changed.run_id)
+            self._listeners.tell_change(request, changed, run and run.correlation_id)
+
     async def reaped(self, run_ids: Sequence[RunId], verdict: DeadRun) -> None:
         """Upkeep failed runs for good: those who wait for their ends look, and those who listen are told."""
         self.results.look_now()
@@ -293,27 +314,38 @@ class Parts:
         if view is not None and view.ended_at is not None:
             letters = await self.store.dead_letters(LetterFilter(run_id=run_id, limit=1))
             is_letter = [letter.generation for letter in letters] == [view.generation]
-            self._listeners.tell_failure(run_id, view.generation, view.ended_at, verdict, is_letter)
+            self._listeners.tell_failure(view, view.ended_at, verdict, is_letter)
+
+    def _something_ended(self) -> None:
+        self.results.look_now()
+        self._publish()
+
+    def _publish(self) -> None:
+        if self.subscriptions:
+            for worker in self._workers:
+                worker.publish()
 
     def _look(self, run_id: str) -> None:
         for worker in self._workers:
             worker.look(run_id)
 
     def _work_is_ready(self, queue: str) -> None:
+        self._publish()
         for worker in self._workers:
             if queue == ANY_QUEUE or worker.serves(queue):
                 worker.wake()
 
-    def _saved(self, decision: Decision) -> None:
+    def _saved(self, run: HeldRun, decision: Decision) -> None:
+        self._publish()
         if decision.children:
             for queue in {child.queue for child in decision.children}:
                 self._announce(queue)
         if self._listeners:
-            self._listeners.tell_decision(decision)
+            self._listeners.tell_decision(run, decision)
 
-    def _tell_queued(self, started: Started) -> None:
+    def _tell_queued(self, run: NewRun, started: Started) -> None:
         if self._listeners:
-            self._listeners.tell(RunEvent(started.run_id, 1, EventType.QUEUED, started.queued_at))
+            self._listeners.tell_queued(run, started)
 
     def _ended(self, outcome: OutcomeView, joins: Joins | None) -> None:
         if self.results.note(outcome):

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import defaultdict, deque
 from collections.abc import Generator, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from stepfast.control import (
     Asked,
     asked,
     changed_or_raise,
-    is_event,
     rerun_command,
     retry_command,
-    rollback_command,
     skip_command,
 )
 from stepfast.engine.results import Results
 from stepfast.engine.values import Values
 from stepfast.kernel import reasons
+from stepfast.kernel.annotations import AnnotationView
 from stepfast.kernel.artifacts import ArtifactFilter, ArtifactView
 from stepfast.kernel.asset_ports import Contents
 from stepfast.kernel.assets import check_name
@@ -38,33 +37,32 @@ from stepfast.kernel.errors import (
     WaitTimeout,
     WrongCall,
 )
-from stepfast.kernel.events import EventType
 from stepfast.kernel.exchange import Delivered, Delivery
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.numbers import check_whole
+from stepfast.kernel.origins import shown as shown_event
 from stepfast.kernel.ports import Store
 from stepfast.kernel.review_views import ReviewFilter
 from stepfast.kernel.reviews import Owner, ReviewState, parse_review_id
-from stepfast.kernel.states import STEP_ENDED, RunState, StepState, check_move
+from stepfast.kernel.states import RunState, check_move
 from stepfast.kernel.texts import check_optional_text, check_text, shown
 from stepfast.kernel.views import EventView, OutcomeView, RunView, StepView
+from stepfast.noting import annotate_command, of_run
 from stepfast.workflows import failures
 from stepfast.workflows.codec import ValueCodec, digest
 from stepfast.workflows.deterministic import refuse_in_workflow
 from stepfast.workflows.registry import Registry
 from stepfast.workflows.wait_calls import SIGNAL
 
+if TYPE_CHECKING:
+    from stepfast.kernel.reconstruction import Reconstruction
+    from stepfast.moments import Moment
+    from stepfast.reconstructing import Reader
+
 T = TypeVar("T")
 
 EVENTS_A_PAGE = 1_000
 MAX_SEQ = 2**31 - 1
-STEP_ENDS: dict[str, StepState] = {
-    EventType.STEP_COMPLETED: StepState.COMPLETED,
-    EventType.STEP_UNDONE: StepState.COMPLETED,
-    EventType.STEP_FAILED: StepState.FAILED,
-    EventType.STEP_SKIPPED: StepState.SKIPPED,
-    EventType.STEP_CANCELLED: StepState.CANCELLED,
-}
 
 
 class Home(Protocol):
@@ -191,8 +189,31 @@ class Run(Generic[T]):
     async def history(self, after: int = 0, limit: int = 1_000) -> list[EventView]:
         """The run's events after number `after`."""
         after, limit = check_whole("after", after, 0, MAX_SEQ), check_whole("limit", limit, 1)
+        run = await self.info()
+        return [
+            shown_event(event, run.correlation_id) for event in await self._store.events(self._run_id, after, limit)
+        ]
+
+    async def annotate(
+        self,
+        name: str,
+        value: Any,
+        *,
+        step: str | int | None = None,
+        scope: str | None = None,
+        key: str | None = None,
+        reason: str | None = None,
+        actor: str | None = None,
+    ) -> Changed:
+        """Note a fact of the run, or of one of its steps; of a run that has ended, too."""
+        return await self._change(annotate_command(name, value, scope, step, key, reason, actor))
+
+    async def annotations(
+        self, name: str | None = None, step: str | None = None, *, limit: int = 1_000
+    ) -> list[AnnotationView]:
+        """What was noted of the run, by its code and from outside, in order; the newest ones if there are more."""
         await self.info()
-        return await self._store.events(self._run_id, after, limit)
+        return await of_run(self._store, self._run_id, name, step, limit)
 
     async def read(self, text: str) -> str:
         """The JSON behind a text of `info` or `steps`: itself, or, when it refers to a large value, that."""
@@ -304,27 +325,31 @@ class Run(Generic[T]):
         reason: str | None = None,
         actor: str | None = None,
     ) -> Changed:
-        """Take a run back to the end of a step, or to an event by its number, and hold it there until it is resumed.
+        """Take a run back to the end of a step, to an event by its number, or to where it was last in a state before.
 
-        What ended later is superseded. Outside effects stay as they are.
+        It is held there until it is resumed. What ended later is superseded. Outside effects stay as they are.
         """
-        seq = await self._last_record_by(to) if is_event(to) else 0
-        return await self._change(asked(rollback_command(to, seq), key, reason, actor))
+        # Only those who look back need it.
+        from stepfast.moments import rollback_to
 
-    async def _last_record_by(self, event: str | int) -> int:
-        """The number of the last record of a step's end that was made by an event of the run's history."""
-        number = check_whole("to", int(event), 1, MAX_SEQ)
-        ends = _ends(await self.steps())
-        last, after = 0, 0
-        while after < number and (page := await self.history(after, min(EVENTS_A_PAGE, number - after))):
-            for told in page:
-                # A step that was taken back has ended more than once: each of its ends has its own event.
-                made = ends.get((told.step or "", told.generation, told.attempt or 1, STEP_ENDS.get(told.type)))
-                last = made.popleft() if made else last
-            after = page[-1].seq
-        if after < number:
-            raise NotFound(f"Run {self.id} has no event {number}. `stepfast runs events {self.id}` lists them.")
-        return last
+        return await self._change(asked(await rollback_to(self._reader(), to), key, reason, actor))
+
+    async def at(self, event: int | None = None, *, time: datetime | None = None) -> Moment:
+        """The run as of one of its events, by its number, or as of a moment: its state and its steps as of then."""
+        from stepfast.moments import moment_at
+
+        return await moment_at(self._reader(), event, time)
+
+    async def reconstruct(self) -> Reconstruction:
+        """All that is known of the run in one answer: history, steps with values, reviews, lineage and the rest."""
+        from stepfast.reconstructing import reconstruct
+
+        return await reconstruct(self._reader())
+
+    def _reader(self) -> Reader:
+        from stepfast.reconstructing import Reader
+
+        return Reader(self._store, self._home.values, self._tenant, self._run_id)
 
     async def execute(self) -> RunState:
         """Run it here and now with a worker of its own, until it ends or waits; the state that it came to."""
@@ -397,15 +422,6 @@ class Run(Generic[T]):
         error = RunFailed(f"Run {self.id} failed with {failure.type}: {failure.message}")
         error.__cause__ = failures.revive(failure)
         return error
-
-
-def _ends(steps: Sequence[StepView]) -> dict[tuple[str, int, int, StepState | None], deque[int]]:
-    """The numbers of the records of steps' ends, by what an event says of them."""
-    found: defaultdict[tuple[str, int, int, StepState | None], deque[int]] = defaultdict(deque)
-    for each in steps:
-        if each.state in STEP_ENDED:
-            found[each.call.address, each.generation, each.attempt, each.state].append(each.seq)
-    return found
 
 
 def _code(run: RunView) -> str:

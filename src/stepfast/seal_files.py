@@ -11,11 +11,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from stepfast.kernel.errors import Invalid, StoreUnavailable
-from stepfast.kernel.seals import Seal, SealBody
+from stepfast.kernel.errors import Invalid, StoreUnavailable, StoreUnusable
+from stepfast.kernel.seals import Seal, SealBody, next_after
 
 LONGEST_LINE = 4_096
 LINES_AT_ONCE = 1_000
+LINE_BEGINS = b'{"number": '
 
 
 class SealFile:
@@ -37,19 +38,20 @@ class SealFile:
         try:
             with self._path.open("rb") as file:
                 number = 0
-                while lines := await asyncio.to_thread(lambda: list(islice(file, LINES_AT_ONCE))):
+                while lines := await asyncio.to_thread(_next_lines, file):
                     for line in lines:
                         number += 1
-                        # A process that died over its last line will have it written anew.
-                        if line.endswith(b"\n"):
-                            yield self._seal_of(line, f":{number}")
+                        yield self._seal_of(line, f":{number}")
         except FileNotFoundError:
             return
+        except OSError as problem:
+            raise self._unusable(problem) from problem
 
     def _last_number(self) -> int:
         try:
             with self._path.open("rb") as file:
-                return self._last_of(file)
+                last = self._last_of(file)
+                return 0 if last is None else last.body.number
         except FileNotFoundError:
             return 0
         except OSError as problem:
@@ -63,25 +65,42 @@ class SealFile:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 last = self._last_of(file)
                 file.truncate(file.tell())
-                file.writelines(seal_line(seal) for seal in seals if seal.body.number > last)
+                file.writelines(map(seal_line, self._new(last, seals)))
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as problem:
             raise self._unusable(problem) from problem
 
-    def _last_of(self, file: BinaryIO) -> int:
-        """The number of the last whole line; the file then stands behind that."""
+    def _last_of(self, file: BinaryIO) -> Seal | None:
+        """The seal of the last whole line; the file then stands behind that."""
         size = file.seek(0, os.SEEK_END)
         begins = file.seek(max(size - 2 * LONGEST_LINE, 0))
-        whole, newline, _ = file.read().rpartition(b"\n")
+        whole, newline, rest = file.read().rpartition(b"\n")
+        # What stands behind the last line is removed: it must be what a process that died has left.
+        if not (rest.startswith(LINE_BEGINS) or LINE_BEGINS.startswith(rest)) or (begins and not newline):
+            raise self._no_seal("")
         file.seek(begins + len(whole) + len(newline))
-        return self._seal_of(whole.rpartition(b"\n")[2]).body.number if newline else 0
+        return self._seal_of(whole.rpartition(b"\n")[2]) if newline else None
+
+    def _new(self, last: Seal | None, seals: Sequence[Seal]) -> list[Seal]:
+        """Those of some seals that come behind the last one, if they follow upon it."""
+        new = [seal for seal in seals if last is None or seal.body.number > last.body.number]
+        if last is not None and new and (new[0].body.number, new[0].body.previous) != next_after(last):
+            raise StoreUnusable(
+                f"Seal {new[0].body.number} does not follow upon seal {last.body.number} of {self._path}: those are "
+                "copies of another database, or this one is not what it was. Keep the file, run `stepfast audit "
+                "verify`, and name another in STEPFAST_SEAL_FILE."
+            )
+        return new
 
     def _seal_of(self, line: bytes, where: str = "") -> Seal:
         try:
             return seal_of_object(json.loads(line))
-        except (ValueError, TypeError, KeyError):
-            raise Invalid(f"{self._path}{where}: a line that is no seal. Put the file back by a backup.") from None
+        except (ValueError, TypeError, KeyError, RecursionError):
+            raise self._no_seal(where) from None
+
+    def _no_seal(self, where: str) -> Invalid:
+        return Invalid(f"{self._path}{where}: a line that is no seal. Put the file back by a backup, or name another.")
 
     def _unusable(self, problem: OSError) -> StoreUnavailable:
         return StoreUnavailable(f"The copies of seals in {self._path} cannot be used: {problem.strerror}.")
@@ -99,5 +118,17 @@ def seal_object(seal: Seal) -> dict[str, Any]:
 
 def seal_of_object(given: dict[str, Any]) -> Seal:
     """A seal from JSON; raises KeyError or TypeError for what is none."""
-    body = {name: given[name] for name in SealBody._fields}
-    return Seal(SealBody(**body), str(given["key"]), str(given["signature"]))
+    body = SealBody(**{name: given[name] for name in SealBody._fields})
+    texts = {"root": body.root, "previous": body.previous, "key": given["key"], "signature": given["signature"]}
+    numbers = [value for name, value in body._asdict().items() if name not in texts]
+    if not all(type(number) is int for number in numbers) or not all(isinstance(text, str) for text in texts.values()):
+        raise TypeError("a seal has numbers and texts in their places")
+    return Seal(body, texts["key"], texts["signature"])
+
+
+def _next_lines(file: BinaryIO) -> list[bytes]:
+    """Some lines, none of them longer than one can be, and none that is being written."""
+    lines = list(islice(iter(lambda: file.readline(LONGEST_LINE), b""), LINES_AT_ONCE))
+    if lines and not lines[-1].endswith(b"\n") and len(lines[-1]) < LONGEST_LINE:
+        file.seek(-len(lines.pop()), os.SEEK_CUR)
+    return lines

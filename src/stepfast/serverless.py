@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -12,15 +13,18 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from stepfast.base import AppBase
+from stepfast.engine.publishing import Publisher
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.ids import parse_run_id
 from stepfast.kernel.numbers import check_whole
 from stepfast.kernel.ports import Clock
+from stepfast.kernel.sinks import Backoff
 from stepfast.kernel.states import ENDED, RunState
 from stepfast.kernel.texts import shown
 from stepfast.kernel.views import OutcomeView
 from stepfast.log import Log
 from stepfast.parts import Parts
+from stepfast.worker.publishing import PublishLoop
 from stepfast.worker.upkeep import UpkeepLoop
 from stepfast.worker.worker import Worker
 
@@ -52,8 +56,8 @@ class UpkeepDone(NamedTuple):
 
     `claimed` is 0: runs that are due become claimable by themselves, and `process_available` takes them.
     `suspended_checked` are waiting runs that were seen to: past their deadline, or left without a parent.
-    `stale_released` are runs of dead workers that went back to the line, or failed for good. `events_published` is 0:
-    there are no sinks to publish to.
+    `stale_released` are runs of dead workers that went back to the line, or failed for good. `events_published` are
+    deliveries to the sinks of the app that no worker publishes to, a pass each.
     """
 
     claimed: int
@@ -110,10 +114,25 @@ class Serverless:
             upkeep = UpkeepLoop(parts.store, clock, settings.upkeep_ms, settings.max_crashes)
             upkeep.change, upkeep.reaped = parts.change, parts.reaped
             report = await upkeep.make_pass()
+            published = await self._publish(parts)
         if report is None:
-            return UpkeepDone(0, 0, 0, 0)
+            return UpkeepDone(0, 0, 0, published)
         stale = len(report.returned) + len(report.failed)
-        return UpkeepDone(0, len(report.overdue) + len(report.unjoined), stale, 0)
+        return UpkeepDone(0, len(report.overdue) + len(report.unjoined), stale, published)
+
+    async def _publish(self, parts: Parts) -> int:
+        """Give each sink what it has not had, unless a worker does; how many deliveries that were."""
+        clock, page, published = self._app._clock, self._app._settings.max_publish, 0
+        for sink, from_start in parts.subscriptions:
+            me = f"upkeep-{secrets.token_hex(8)}"
+            publishing = PublishLoop(
+                Publisher(parts.store, clock, sink, me, Backoff(), from_start, page), sink.name, clock
+            )
+            try:
+                published += await publishing.make_pass()
+            finally:
+                await publishing.leave()
+        return published
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[Parts]:

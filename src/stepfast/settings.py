@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -21,6 +22,8 @@ from stepfast.kernel.errors import Invalid
 from stepfast.kernel.retry import Retry
 from stepfast.kernel.texts import MAX_TEXT, check_text, shown
 from stepfast.log import Log
+from stepfast.signing import KEYS_ALLOWED as SEAL_KEYS_ALLOWED
+from stepfast.signing import SealKeys, read_seal_keys
 from stepfast.tokens import KEYS_ALLOWED, KeyRing, read_keys
 from stepfast.worker.settings import BOUNDS, WorkerSettings
 from stepfast.workflows.executors.allowed import Allowed, read_names, read_networks, read_variables
@@ -94,10 +97,20 @@ def _read_text(text: str) -> str:
     return check_text("text", text)
 
 
+def _read_urls(text: str) -> tuple[str, ...]:
+    # One URL may have several hosts with commas between them; the next one begins with its scheme.
+    urls = tuple(re.split(r"[,\s]+(?=[A-Za-z][A-Za-z0-9+.-]*://|log:)", text.strip()))
+    if any(":" not in url for url in urls):
+        raise ValueError
+    return urls
+
+
+URLS = Kind("URLs with commas between them, like redis://host:6379/0?stream=events", _read_urls)
 NAMES = Kind("names with commas between them", read_names)
 VARIABLES = Kind("names of variables with commas between them", read_variables)
 NETWORKS = Kind("addresses and networks like 10.0.0.0/8 with commas between them, or * for all", read_networks)
 KEYS = Kind(KEYS_ALLOWED, read_keys)
+SEAL_KEYS = Kind(SEAL_KEYS_ALLOWED, read_seal_keys)
 TEXT = Kind(f"text of 1 to {MAX_TEXT:,} characters", _read_text)
 LOG = Kind(f"a level ({', '.join(LEVELS)}), a format ({', '.join(FORMATS)}), or both with a comma", _read_log)
 # A hundred days: no backoff needs more, and the sum of many stays a moment that every store can hold.
@@ -163,6 +176,7 @@ SETTINGS = (
     Setting("STEPFAST_WORKER_ID", TEXT, "host and pid", "The label by which people recognise a worker."),
     Setting("STEPFAST_MAX_CLAIMS", _number(1), "500", "How many runs of a queue one claim takes at most."),
     Setting("STEPFAST_MAX_POLLS", _number(1), "100", "How many questions after outside work a worker asks at once."),
+    Setting("STEPFAST_MAX_PUBLISH", _number(1), "500", "How many events a sink is given in one pass."),
     Setting(
         "STEPFAST_WORKER_MAX_RETRIES",
         _number(0),
@@ -193,13 +207,22 @@ SETTINGS = (
     ),
     Setting(
         "STEPFAST_SEAL_KEYS",
-        KEYS,
+        SEAL_KEYS,
         "",
-        "The keys that seals of the audit trail are signed with; new seals take the first. Without them nothing is "
-        "sealed.",
+        "The keys that seals of the audit trail are signed with; new seals take the first. Without them, or with "
+        "public keys alone, nothing is sealed.",
         is_secret=True,
     ),
     Setting("STEPFAST_SEAL_EVERY", _span("seal_every"), "10s", "How often a worker seals what was written since."),
+    Setting("STEPFAST_PRUNE_EVERY", _span("prune_every"), "1m", "How often a worker lets go old runs, by policies."),
+    Setting(
+        "STEPFAST_SINKS",
+        URLS,
+        "",
+        "Sinks that events are published to beside those of the app: `redis://`, `nats://`, `kafka://`, `log:`, "
+        "and what packages bring.",
+        is_secret=True,
+    ),
     Setting("STEPFAST_SEAL_FILE", TEXT, "", "A file outside of the database that every seal is copied to."),
     Setting(
         "STEPFAST_COMMANDS", NAMES, "", "The programs that `command.run` may run, by exact name or path; `*`: all."
@@ -240,7 +263,6 @@ LATER = frozenset(
     for name in (
         "API_KEY",
         "SHADOW",
-        "MAX_PUBLISH",
         "WORKFLOW_CHECKPOINT_BACKEND",
         "WORKFLOW_RUNTIME",
     )
@@ -263,8 +285,9 @@ class Settings:
     log: LogSettings = field(default_factory=LogSettings)
     token_ttl_hours: int = 24
     token_keys: KeyRing | None = None
-    seal_keys: KeyRing | None = None
+    seal_keys: SealKeys | None = None
     seal_file: str | None = None
+    sinks: tuple[str, ...] = field(default=(), repr=False)
     worker: WorkerSettings = field(default_factory=WorkerSettings)
     allowed: Allowed = field(default_factory=Allowed)
     unknown: tuple[tuple[str, str], ...] = ()
@@ -301,6 +324,7 @@ def read_settings(
         token_keys=values.get("TOKEN_KEYS", None),
         seal_keys=values.get("SEAL_KEYS", None),
         seal_file=values.get("SEAL_FILE", None),
+        sinks=values.get("SINKS", ()),
         worker=worker,
         allowed=_allowed(values),
         unknown=tuple(sources.unknown()),
@@ -335,10 +359,12 @@ def _worker_settings(values: _Values) -> WorkerSettings:
         poll_ms=values.get("POLL", usual.poll_ms),
         upkeep_ms=values.get("UPKEEP", usual.upkeep_ms),
         seal_every_ms=values.get("SEAL_EVERY", usual.seal_every_ms),
+        prune_every_ms=values.get("PRUNE_EVERY", usual.prune_every_ms),
         burst=values.get("TENANT_BURST_LIMIT", usual.burst),
         max_crashes=values.get("MAX_CRASHES", usual.max_crashes),
         max_claims=values.get("MAX_CLAIMS", usual.max_claims),
         max_polls=values.get("MAX_POLLS", usual.max_polls),
+        max_publish=values.get("MAX_PUBLISH", usual.max_publish),
         grace_ms=values.get("GRACE", usual.grace_ms),
         retry=_retry(values),
     )

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, ParamSpec, Self, TypeVar, overload
 
+from stepfast.annotations import Annotations as AsyncAnnotations
 from stepfast.app import Stepfast as AsyncStepfast
 from stepfast.assets import Assets as AsyncAssets
 from stepfast.audit import Audit as AsyncAudit
@@ -35,11 +36,13 @@ from stepfast.listening import Callback
 from stepfast.outbox import Sinks as AsyncSinks
 from stepfast.portal import Portal, blocking, paging
 from stepfast.queues import Queues as AsyncQueues
+from stepfast.retention import Retention as AsyncRetention
 from stepfast.reviews import Reviews as AsyncReviews
 from stepfast.runs import Run as AsyncRun
 from stepfast.serverless import Serverless as AsyncServerless
 from stepfast.starts import Start
 from stepfast.tokens import Secret
+from stepfast.transformations import Transformations as AsyncTransformations
 from stepfast.worker.settings import WorkerSettings
 from stepfast.worker.worker import WorkerStats
 from stepfast.workers import AppWorker as AsyncAppWorker
@@ -80,6 +83,8 @@ class Run(Generic[T]):
     info = blocking(AsyncRun.info)
     steps = blocking(AsyncRun.steps)
     history = blocking(AsyncRun.history)
+    annotate = blocking(AsyncRun.annotate)
+    annotations = blocking(AsyncRun.annotations)
     artifacts = blocking(AsyncRun.artifacts)
     artifact = blocking(AsyncRun.artifact)
     read = blocking(AsyncRun.read)
@@ -91,6 +96,8 @@ class Run(Generic[T]):
     retry = blocking(AsyncRun.retry)
     rerun = blocking(AsyncRun.rerun)
     rollback = blocking(AsyncRun.rollback)
+    at = blocking(AsyncRun.at)
+    reconstruct = blocking(AsyncRun.reconstruct)
     skip = blocking(AsyncRun.skip)
     execute = blocking(AsyncRun.execute)
 
@@ -189,10 +196,27 @@ class Audit(Side[AsyncAudit]):
     seal = blocking(AsyncAudit.seal)
     verify = blocking(AsyncAudit.verify)
     export = paging(AsyncAudit.export)
+    report = blocking(AsyncAudit.report)
 
     def verify_lines(self, lines: Iterable[str]) -> AuditReport:
         """Check lines that were exported, by the keys alone."""
         return self._inner.verify_lines(lines)
+
+
+class Annotations(Side[AsyncAnnotations]):
+    """The annotations on an app's store."""
+
+    list = blocking(AsyncAnnotations.list)
+
+
+class Retention(Side[AsyncRetention]):
+    """The retention policies on an app's store."""
+
+    set = blocking(AsyncRetention.set)
+    remove = blocking(AsyncRetention.remove)
+    list = blocking(AsyncRetention.list)
+    get = blocking(AsyncRetention.get)
+    prune = blocking(AsyncRetention.prune)
 
 
 class Assets(Side[AsyncAssets]):
@@ -205,6 +229,14 @@ class Assets(Side[AsyncAssets]):
     collect = blocking(AsyncAssets.collect)
     collection = blocking(AsyncAssets.collection)
     lineage = blocking(AsyncAssets.lineage)
+    upstream = blocking(AsyncAssets.upstream)
+    downstream = blocking(AsyncAssets.downstream)
+
+
+class Transformations(Side[AsyncTransformations]):
+    """The transformations that runs have used."""
+
+    list = blocking(AsyncTransformations.list)
 
 
 class Reviews(Side[AsyncReviews]):
@@ -307,8 +339,11 @@ class Stepfast:
         self.reviews = Reviews(self._portal, self._inner.reviews)
         self.callbacks = Callbacks(self._portal, self._inner.callbacks)
         self.exceptions = Exceptions(self._portal, self._inner.exceptions)
+        self.annotations = Annotations(self._portal, self._inner.annotations)
         self.assets = Assets(self._portal, self._inner.assets)
+        self.transformations = Transformations(self._portal, self._inner.transformations)
         self.audit = Audit(self._portal, self._inner.audit)
+        self.retention = Retention(self._portal, self._inner.retention)
         self.sinks = Sinks(self._portal, self._inner.sinks)
         self.executors = Executors(self._portal, self._inner.executors)
 

@@ -16,7 +16,7 @@ from stepfast.sync import Stepfast as BlockingStepfast
 from stepfast.testing import engine
 from tests.support.apps import app_on
 from tests.support.asking import events_of, review_of
-from tests.support.sql import execute
+from tests.support.sql import tamper
 from tests.support.workflows import say
 
 
@@ -399,7 +399,7 @@ async def test_every_review_has_one_end_whatever_became_of_it(desk):
 async def test_a_review_whose_history_says_something_else_is_named(app, database, tampering):
     review_id = await review_of(app)
     await app.reviews.decide(review_id, "continue")
-    await execute(database, tampering)
+    await tamper(database, tampering)
     assert [found.review_id for found in await app.reviews.check()] == [review_id]
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from stepfast import Invalid, NotFound, Retry, RunState, StepfastError, receive, serverless, step, workflow
 from stepfast.serverless import Handled, lambda_handler
+from stepfast.sinks import CallbackSink
 from tests.support.apps import QUICK, app_on
 from tests.support.following import until
 from tests.support.sql import execute
@@ -168,6 +169,17 @@ async def test_the_broken_twin_that_does_not_wait_for_a_beat_buries_a_live_worke
 
 async def test_upkeep_with_nothing_to_do_counts_nothing(client):
     assert await client.serverless().upkeep() == (0, 0, 0, 0)
+
+
+async def test_upkeep_publishes_to_the_sinks_of_the_app(database):
+    heard: list[str] = []
+    client = app_on(database, WORKFLOWS, worker=False)
+    client.sinks.add(CallbackSink("kept", lambda event: heard.append(event.type)), from_start=True)
+    async with client:
+        await client.start(say, "hello")
+        assert (await client.serverless().upkeep()).events_published == 1
+        assert heard == ["queued"]
+        assert (await client.serverless().upkeep()).events_published == 0
 
 
 async def test_upkeep_cancels_children_that_nobody_waits_for(client):

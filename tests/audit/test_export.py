@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -32,6 +33,11 @@ async def lines(opened, **chosen) -> list[str]:
     return [line async for line in opened.app.audit.export(**chosen)]
 
 
+def of_runs(written: list[str]) -> list[dict[str, Any]]:
+    """What the leaves and events of a file say."""
+    return [told for told in map(json.loads, written) if told["kind"] in ("leaf", "event")]
+
+
 def faults(written: list[str], signer=SIGNER) -> list[str]:
     return [finding.fault for finding in verify_lines(written, signer).findings]
 
@@ -45,14 +51,14 @@ async def test_a_file_of_the_whole_trail_proves_itself(opened):
 async def test_a_file_of_one_tenant_has_nothing_of_the_others_and_proves_itself(opened):
     written = await lines(opened, tenant="other")
     assert faults(written) == []
-    assert {json.loads(line)["tenant"] for line in written if '"kind":"seal"' not in line} == {"other"}
+    assert {told["tenant"] for told in of_runs(written)} == {"other"}
 
 
 async def test_a_file_of_one_run_proves_itself(opened):
     (first, *_) = [view.run_id for view in await opened.app.runs(tenant="other")]
     written = await lines(opened, run_id=first)
     assert faults(written) == []
-    assert {json.loads(line)["run_id"] for line in written if '"kind":"seal"' not in line} == {first}
+    assert {told["run_id"] for told in of_runs(written)} == {first}
 
 
 def changed(written: list[str], kind: str, **other) -> list[str]:
@@ -88,3 +94,15 @@ async def test_another_key_proves_nothing(opened):
 def test_a_line_that_is_none_is_refused_by_its_number(line):
     with pytest.raises(Invalid, match="Line 1 of the trail"):
         verify_lines([line], SIGNER)
+
+
+async def test_what_was_left_out_of_the_file_of_one_run_is_found_by_the_numbers_of_its_events(opened):
+    run = opened.app.get((await opened.app.runs(tenant="other"))[0].run_id, tenant="other")
+    await run.rerun()
+    await opened.app.audit.seal()
+    written = await lines(opened, run_id=run.id)
+    assert faults(written) == []
+    second = max(number for number, line in enumerate(written) if '"kind":"seal"' in line)
+    less = [line for number, line in enumerate(written) if number >= second or '"kind":"seal"' in line]
+    (finding,) = verify_lines(less, SIGNER).findings
+    assert (finding.fault, finding.run_id, "are not in the file" in finding.message) == (Fault.REMOVED, run.id, True)

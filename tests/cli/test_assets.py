@@ -85,3 +85,69 @@ async def test_a_run_is_shown_with_its_artifacts(database, client, office):
 async def test_a_run_without_artifacts_says_nothing_of_them(client, office):
     run = await client.start(checkout, "order-1")
     assert "artifact" not in (await office("runs", "show", run.id)).out
+
+
+async def reported_twice(database, client) -> str:
+    await client.assets.put(b"content", "source")
+    async with app_on(database, [reporting]) as app:
+        run = await app.start(reporting)
+        await run
+        await run.rerun()
+        await run
+    return run.id
+
+
+async def test_what_was_made_of_an_asset_is_a_tree(database, client, office):
+    run_id = await reported_twice(database, client)
+    done = await office("assets", "lineage", "source", "--downstream")
+    assert done.out.splitlines() == [
+        "source@1",
+        f"  report@1  by report#1 of run {run_id}",
+        f"  report-2@1 (wanted: report)  by report#1 of run {run_id}, generation 2",
+    ]
+    assert done.err == ""
+
+
+async def test_what_an_asset_was_made_of_is_a_tree(database, client, office):
+    run_id = await reported_twice(database, client)
+    done = await office("assets", "lineage", "report-2@1", "--upstream", "--depth", "3")
+    assert done.out.splitlines() == ["report-2@1", f"  source@1  by report#1 of run {run_id}, generation 2"]
+
+
+async def test_a_tree_that_was_cut_says_so(database, client, office):
+    await reported_twice(database, client)
+    done = await office("assets", "lineage", "source", "--downstream", "--limit", "1")
+    assert (len(done.out.splitlines()), "There is more" in done.err) == (2, True)
+
+
+async def test_a_graph_is_json_for_programs(database, client, office):
+    run_id = await reported_twice(database, client)
+    told = await office.json("assets", "lineage", "report-2", "--upstream")
+    assert (told["asset_id"], told["version"], told["direction"], told["is_cut"]) == ("report-2", 1, "upstream", False)
+    assert told["edges"] == [
+        {
+            "input_id": "source",
+            "input_version": 1,
+            "asset_id": "report-2",
+            "version": 1,
+            "wanted_id": "report",
+            "run_id": run_id,
+            "generation": 2,
+            "step": "report#1",
+            "attempt": 1,
+            "depth": 1,
+        }
+    ]
+
+
+async def test_an_asset_that_nothing_was_made_of_is_a_tree_of_its_own(client, office):
+    await client.assets.put(b"content", "alone")
+    assert (await office("assets", "lineage", "alone", "--downstream")).out == "alone@1\n"
+
+
+async def test_a_tree_starts_at_an_asset_and_depth_goes_with_a_tree(client, office):
+    await client.assets.put(b"content", "alone")
+    run = await client.start(checkout, "order-1")
+    assert (await office("assets", "lineage", "--run", run.id, "--upstream")).code == 2
+    assert (await office("assets", "lineage", "alone", "--depth", "2")).code == 2
+    assert (await office("assets", "lineage", "alone", "--upstream", "--depth", "0")).code == 2

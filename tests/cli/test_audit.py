@@ -6,8 +6,9 @@ import base64
 
 import pytest
 
+from tests.cli.invoking import invoke
 from tests.cli.office import checkout
-from tests.support.sql import execute
+from tests.support.sql import tamper
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +31,7 @@ async def test_what_was_written_is_sealed_and_verified(office, runs):
 
 async def test_what_is_wrong_is_told_and_ends_with_an_exit_code(office, runs, database):
     await office("audit", "seal")
-    await execute(database, "update stepfast.event set actor = 'eve' where seq = 1")
+    await tamper(database, "update stepfast.event set actor = 'eve' where seq = 1")
     done = await office("audit", "verify")
     assert done.code == 1
     assert "changed" in done.out
@@ -49,8 +50,52 @@ async def test_an_exported_run_is_verified_without_the_database(office, runs, tm
 
 async def test_copies_that_lie_elsewhere_are_compared(office, runs, tmp_path):
     await office("audit", "seal")
+    other = tmp_path / "other.jsonl"
+    other.write_text((tmp_path / "seals.jsonl").read_text().replace('"events": ', '"events": 1'))
+    done = await office("audit", "verify", "--copies", str(other))
+    assert (done.code, "copy_differs" in done.out) == (1, True)
+
+
+async def test_copies_that_are_not_there_are_refused(office, runs, tmp_path):
     done = await office("audit", "verify", "--copies", str(tmp_path / "nothing.jsonl"))
-    assert (done.code, "copy_missing" in done.out) == (1, True)
+    assert (done.code, "nothing.jsonl' which does not exist" in done.err.replace(",", "")) == (2, True)
+
+
+async def test_an_auditor_needs_the_public_key_and_no_database(office, runs, monkeypatch, tmp_path):
+    pair = (await invoke("audit", "keygen", "--name", "2026", "-o", "json")).json
+    monkeypatch.setenv("STEPFAST_SEAL_KEYS", pair["private"])
+    file = tmp_path / "trail.jsonl"
+    await office("audit", "seal")
+    await office("audit", "export", "--whole", str(file))
+    monkeypatch.delenv("STEPFAST_SEAL_KEYS")
+    done = await invoke(
+        "audit", "verify", "--file", str(file), "--keys", pair["public"], "--database", "sqlite:///no.db"
+    )
+    assert (done.code, "is what was written" in done.err) == (0, True)
+    done = await invoke("audit", "verify", "--database", office._database, "--keys", pair["public"])
+    assert (done.code, "is what was written" in done.err) == (0, True)
+
+
+@pytest.mark.parametrize("keys", ["1:" + base64.b64encode(bytes(32)).decode(), "a=ed25519:x", "nonsense"])
+async def test_keys_of_the_command_line_are_public_ones_and_others_are_not_shown(office, keys):
+    done = await office("audit", "verify", "--keys", keys)
+    assert (done.code, "name=ed25519-public:base64" in done.err, keys in done.err) == (2, True, False)
+
+
+async def test_a_file_has_no_copies_to_compare(office, tmp_path):
+    done = await office("audit", "verify", "--file", str(tmp_path / "a"), "--copies", str(tmp_path / "b"))
+    assert (done.code, "Leave one out" in done.err) == (2, True)
+
+
+async def test_a_name_that_no_key_can_have_is_refused(office):
+    done = await invoke("audit", "keygen", "--name", "a b")
+    assert (done.code, "no name for a key" in done.err) == (2, True)
+
+
+async def test_a_trail_that_is_none_is_told_of_by_its_line(office, tmp_path):
+    (tmp_path / "trail.jsonl").write_bytes(b"\xff\xfe")
+    done = await office("audit", "verify", "--file", str(tmp_path / "trail.jsonl"))
+    assert (done.code, "Line 1 of the trail" in done.err, "Traceback" in done.err) == (2, True, False)
 
 
 async def test_without_a_key_the_command_says_what_to_set(office, runs, monkeypatch):

@@ -11,12 +11,14 @@ from stepfast.cli import checks
 from stepfast.cli.checks import Level
 from stepfast.kernel.durations import Instant
 from stepfast.stores import rows
+from stepfast.stores.grants import RoleKind
 from stepfast.stores.health import Health, LongTransaction, Weakness, examine
 from stepfast.stores.sqlite import health
 from tests.cli.invoking import Office, invoke
 from tests.cli.office import WORKFLOWS, asking
 from tests.support.apps import app_on
-from tests.support.sql import execute
+from tests.support.roles import granted
+from tests.support.sql import execute, tamper
 
 SOUND = Health("a server", 3, 3, (), None, None)
 
@@ -33,8 +35,8 @@ async def test_a_sound_database_with_a_worker_is_well(database, client, office, 
     monkeypatch.setattr(health, "file_system_of", lambda path: "ext4")
     async with app_on(database, WORKFLOWS):
         found = await examined(office)
-    # The tests' own PostgreSQL does not wait for the disk, and the doctor is right to say so.
-    weak = {"durability"} if database.startswith("postgres") else set()
+    # The tests' own PostgreSQL does not wait for the disk, they own its schema, and the doctor is right to say so.
+    weak = {"durability", "trail"} if database.startswith("postgres") else set()
     assert {what for what, (level, _) in found.items() if level != "ok"} <= weak
 
 
@@ -44,6 +46,17 @@ async def test_a_file_in_memory_is_told_of(tmp_path, monkeypatch):
     monkeypatch.setattr(health, "file_system_of", lambda path: "tmpfs")
     level, text = (await examined(Office(database)))["durability"]
     assert (level, "the file lies on tmpfs" in text) == ("warn", True)
+
+
+async def test_a_role_that_could_change_events_is_told_of(migrated_postgres_url):
+    level, text = (await examined(Office(migrated_postgres_url)))["trail"]
+    assert (level, "stepfast migrate --grant" in text) == ("warn", True)
+
+
+@pytest.mark.parametrize("kind", RoleKind)
+async def test_a_role_that_was_let_in_is_well(migrated_postgres_url, kind):
+    async with granted(migrated_postgres_url, kind) as url:
+        assert (await examined(Office(url)))["trail"][0] == "ok"
 
 
 async def test_people_get_a_line_for_each_check(client, office):
@@ -101,7 +114,7 @@ async def test_a_run_that_is_handed_back_again_and_again_is_a_failure_that_names
         f"update stepfast.event set type = 'handed_back', data = '{told}'",
     ]
     for statement in statements:
-        await execute(client.database, statement)
+        await tamper(client.database, statement)
     found = await examined(office, code=1)
     assert (found["runs"][0], found["troubles"][0]) == ("ok", "fail")
     assert f"run {run.id}: handed back 5 times in a row: BlobDamaged: the blob is gone." in found["troubles"][1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import re
 import subprocess
 import sys
 import threading
@@ -13,7 +15,7 @@ import pytest
 from stepfast import RunFailed, RunState
 from stepfast.sync import Stepfast
 from stepfast.testing import engine
-from tests.examples.support import copied, settings
+from tests.examples.support import EXAMPLES, copied, settings
 
 HARMLESS = "1. Term. It ends after a year.\n"
 
@@ -22,12 +24,13 @@ HARMLESS = "1. Term. It ends after a year.\n"
 async def office(imported, database, monkeypatch):
     """An engine that has the template, the executors and the house's own clauses."""
     monkeypatch.setenv("SECONDS_A_WORD", "0")
+    monkeypatch.setenv("STEPFAST_SEAL_KEYS", f"1:{base64.b64encode(b'k' * 32).decode()}")
     executors = imported("contract_evaluation.executors")
     async with engine(database=database, workflows=[]) as opened:
         for domain in (executors.docs, executors.ai, executors.registry, executors.policy):
             for executor in domain.list():
                 opened.app.executors.register(executor)
-        await opened.app.register(Path("contract-evaluation.yaml"))
+        await opened.app.register(Path("contract-evaluation.yaml"), actor="legal-ops")
         for clause in Path("clauses").glob("*.txt"):
             await opened.app.assets.put(clause, id=clause.stem, tags=["clause"])
         yield opened
@@ -55,6 +58,25 @@ async def test_a_risky_contract_is_published_when_an_analyst_and_legal_agree(off
     assert await office.result(run) == {"doc": f"doc-{run.id}", "risk": 1.0}
     assert Path("registry", f"{run.id}.txt").read_text() == "4 clauses, the worst is 'Liability'"
     assert "contract.published" in [event.type for event in await office.events(run)]
+
+
+def shown_on_the_page():
+    """The lines of the report that the example's page shows; dots stand for what differs from run to run."""
+    page = (EXAMPLES / "contract_evaluation" / "README.md").read_text()
+    parts = [part.partition("```")[0] for part in page.split("```markdown\n")[1:]]
+    return [line for part in parts for line in part.splitlines() if line]
+
+
+async def test_its_report_says_what_the_page_shows_of_it(office):
+    run = await started(office, Path("contract.txt"))
+    for actor in ("ben", "ann"):
+        await office.decide(run, "continue", actor=actor)
+        await office.run_until_idle()
+    await office.app.audit.seal()
+    report = (await office.app.audit.report(run.id)).splitlines()
+    patterns = [".+".join(re.escape(part) for part in line.split("...")) for line in shown_on_the_page()]
+    assert patterns
+    assert [each for each in patterns if not any(re.fullmatch(each, line) for line in report)] == []
 
 
 async def test_what_an_analyst_corrects_is_what_counts(office):
@@ -114,3 +136,4 @@ def test_a_clause_that_was_scored_is_not_scored_again_after_kill_9(tmp_path, dat
     with evaluating(folder, database, "0") as second:
         told = second.communicate()[0].splitlines()
     assert told[:-1] == ["scoring Rest", "summarising", "reserving", "publishing"]
+    assert sorted(each.suffix for each in Path(folder, "reports").iterdir()) == [".html", ".md"]

@@ -71,7 +71,7 @@ async def test_a_borne_failure_is_seen_while_its_run_goes_on(opened):
     assert (item.run_id, item.kind, item.step, item.workflow) == (run.id, "failed", "tell#1", "bearing")
     assert item.title == "Step tell failed, and its run goes on: ValueError: tell is broken"
     told = [(event.step, event.data) for event in await run.history() if event.type == "exception_opened"]
-    assert told == [("tell#1", '{"kind": "failed"}')]
+    assert told == [("tell#1", '{"kind": "failed", "borne_by": "tell.borne#1"}')]
 
 
 @pytest.mark.parametrize("name", ["tell", "index"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
@@ -206,6 +207,111 @@ async def test_what_was_delivered_and_not_recorded_comes_once_more(opened, place
     assert place.of(run) == (await wanted(opened, run)) * 2
 
 
+@pytest.fixture
+def asked(opened, monkeypatch):
+    """How often the store was asked for what, about sinks and the trail."""
+    counts: Counter[str] = Counter()
+    store = opened.app.parts.store
+    for name in ("take_sink", "held_back", "trail", "due_letters", "advance_sink"):
+        monkeypatch.setattr(store, name, counting(counts, name, getattr(store, name)))
+    return counts
+
+
+def counting(counts, name, call):
+    async def counted(*given):
+        counts[name] += 1
+        return await call(*given)
+
+    return counted
+
+
+async def test_a_publisher_with_nothing_to_do_sends_one_statement_a_pass(opened, place, asked):
+    work = publisher(opened, place)
+    await work.make_pass()
+    asked.clear()
+    for _ in range(4):
+        opened.clock.advance("1s")
+        await work.make_pass()
+    assert asked == {"trail": 4}
+
+
+async def test_a_publisher_that_does_not_have_the_sink_asks_for_it_now_and_then(opened, place, asked):
+    first, second = publisher(opened, place), publisher(opened, place, "second")
+    await first.make_pass()
+    await second.make_pass()
+    asked.clear()
+    for _ in range(4):
+        opened.clock.advance("1s")
+        await second.make_pass()
+    assert not asked
+    opened.clock.advance("1s")
+    await second.make_pass()
+    assert asked == {"take_sink": 1}
+
+
+async def test_an_idle_publisher_keeps_its_sink(opened, place):
+    first, second = publisher(opened, place), publisher(opened, place, "second")
+    for _ in range(30):
+        await first.make_pass()
+        await second.make_pass()
+        opened.clock.advance("6s")
+    (view,) = await opened.app.sinks.list()
+    assert view.publisher == "first"
+
+
+async def test_a_publisher_that_slept_over_its_lease_asks_before_it_goes_on(opened, place):
+    first, second = publisher(opened, place), publisher(opened, place, "second")
+    await first.make_pass()
+    opened.clock.advance("2m")
+    await second.make_pass()
+    run = await opened.start(say, "words")
+    await opened.run_until_idle()
+    assert await first.make_pass() == 0
+    assert place.of(run) == []
+
+
+async def test_a_pass_gives_no_more_events_than_it_may(opened, place):
+    await opened.start(say, "words")
+    await opened.run_until_idle()
+    work = Publisher(opened.app.parts.store, opened.clock, place, "first", BACKOFF, from_start=True, page=2)
+    assert await work.make_pass() <= 2
+    assert work.has_more
+
+
+async def test_a_sink_is_opened_before_the_first_delivery_and_again_after_one_that_failed(opened, place, monkeypatch):
+    told: list[str] = []
+
+    async def note_open():
+        told.append("open")
+
+    monkeypatch.setattr(place, "open", note_open)
+    await opened.start(say, "one")
+    await opened.run_until_idle()
+    work = publisher(opened, place)
+    await published(opened, work)
+    assert told == ["open"]
+    place.is_away = True
+    await opened.start(say, "two")
+    await opened.run_until_idle()
+    await work.make_pass()
+    place.is_away = False
+    told.clear()
+    await published(opened, work)
+    assert told == ["open"]
+
+
+async def test_a_sink_that_cannot_be_opened_is_away(opened, place, monkeypatch):
+    async def refuse():
+        raise PermissionError("not you")
+
+    monkeypatch.setattr(place, "open", refuse)
+    await opened.start(say, "words")
+    await opened.run_until_idle()
+    assert await publisher(opened, place).make_pass() == 0
+    (view,) = await opened.app.sinks.list()
+    assert (view.error, view.letters, place.got) == ("PermissionError: not you", 0, [])
+
+
 async def dies(self, taken, step):
     raise KeyboardInterrupt
 
@@ -213,7 +319,7 @@ async def dies(self, taken, step):
 class RecordsFirst(Publisher):
     """The broken twin: what is to be delivered is recorded before it was."""
 
-    async def _go_on(self, taken, held):
+    async def _go_on(self, taken):
         page = await self._store.trail(taken.cursor, 500)
         await self._save(taken, SinkStep(page.reached))
         await self._sink.deliver(page.events)

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import pytest
 
-from stepfast import Invalid
-from stepfast.engine.offering import offer
+from stepfast import Invalid, Stepfast
+from stepfast.engine import offering
+from stepfast.engine.offering import Offering
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.executor_errors import HttpFailed, HttpRefused, NotAllowed
 from stepfast.kernel.ids import RunId
@@ -43,13 +44,20 @@ class Server:
         self.got: list[Got] = []
         self.answer = b"HTTP/1.1 204 No Content\r\n\r\n"
         self.port = 0
+        self.stays = False
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        except (UnicodeDecodeError, asyncio.IncompleteReadError):
+            writer.close()
+            return
         headers = dict(line.split(": ", 1) for line in head[1:] if line)
         self.got.append(Got(head[0], headers, await reader.readexactly(int(headers["Content-Length"]))))
         writer.write(self.answer)
         await writer.drain()
+        if self.stays:
+            await reader.read()
         writer.close()
 
 
@@ -123,9 +131,55 @@ async def test_a_private_address_is_refused_unless_it_is_allowed(server):
     assert server.got == []
 
 
+async def test_an_app_allows_what_its_settings_do(server, monkeypatch, tmp_path):
+    monkeypatch.setenv("STEPFAST_HTTP_PRIVATE", "127.0.0.0/8")
+    hook = sink(server, allowed=None)
+    Stepfast(f"sqlite:///{tmp_path}/x.db", workflows=[], sinks=[hook])
+    await hook.deliver([EVENT])
+    assert len(server.got) == 1
+
+
+async def test_what_is_said_for_a_sink_counts_more_than_the_settings(server, monkeypatch, tmp_path):
+    monkeypatch.setenv("STEPFAST_HTTP_PRIVATE", "127.0.0.0/8")
+    hook = sink(server, allowed=Allowed(networks=("10.0.0.0/8",)))
+    Stepfast(f"sqlite:///{tmp_path}/x.db", workflows=[], sinks=[hook])
+    with pytest.raises(NotAllowed):
+        await hook.deliver([EVENT])
+
+
 async def test_a_server_that_is_not_there_is_a_sink_that_is_away(server):
     hook = WebhookSink("hook", "http://127.0.0.1:9/", SECRET, allowed=HERE)
-    assert (await offer(hook, [EVENT])).is_away
+    assert (await Offering(hook).offer([EVENT])).is_away
+
+
+async def test_an_answer_without_end_counts_by_its_first_line(server):
+    server.answer = b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\nand so on"
+    await sink(server).deliver([EVENT])
+    assert len(server.got) == 1
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 2", b"HTTP/1.1 200 OK\r\nSlow: "], ids=["silent", "slow", "amid"])
+async def test_a_server_that_never_comes_to_an_end_is_a_sink_that_is_away(server, answer, monkeypatch):
+    monkeypatch.setattr(offering, "DELIVERY_S", 0.05)
+    server.answer, server.stays = answer, True
+    offered = await Offering(sink(server)).offer([EVENT])
+    assert (offered.is_away, offered.refused[0].error) == (True, "It did not answer within 0.05 s.")
+
+
+async def test_what_a_server_took_and_did_not_say_so_comes_again_under_the_same_id(server):
+    hook = Offering(sink(server))
+    server.answer = b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"
+    assert (await hook.offer([EVENT])).is_away
+    server.answer = b"HTTP/1.1 204 No Content\r\n\r\n"
+    assert (await hook.offer([EVENT])).taken == 1
+    assert {got.headers["webhook-id"] for got in server.got} == {"a-run.3"}
+
+
+async def test_a_server_that_does_not_speak_tls_is_not_given_anything(server):
+    hook = WebhookSink("hook", f"https://127.0.0.1:{server.port}/in", SECRET, allowed=HERE)
+    with pytest.raises(HttpFailed, match="cannot be reached"):
+        await hook.deliver([EVENT])
+    assert server.got == []
 
 
 @pytest.mark.parametrize("secret", ["", "plain", "whsec_", "whsec_!!!", "whsec_c2hvcnQ=", "whsec_\u00e4\U0001f512"])

@@ -121,6 +121,7 @@ class World:
 
 
 async def _delete_all(harness: Harness) -> None:
+    await harness.unguard()
     for table in TABLES:
         await harness.sql(f"delete from stepfast.{table}")
 

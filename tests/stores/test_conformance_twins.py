@@ -16,8 +16,10 @@ from stepfast.conformance.store.reopening import ReopeningSuite
 from stepfast.conformance.store.saving import SavingSuite
 from stepfast.conformance.store.sending_again import SendingAgainSuite
 from stepfast.conformance.store.sharing import SharingSuite
+from stepfast.conformance.store.sinks import SinksSuite
 from stepfast.conformance.store.starting import StartingSuite
 from stepfast.conformance.store.suite import StoreSuite
+from stepfast.conformance.store.trail import TrailSuite
 from stepfast.conformance.store.upkeep import UpkeepSuite
 from stepfast.kernel.decisions import Fence, HeldRun, Park
 from stepfast.kernel.exchange import Delivered
@@ -124,6 +126,23 @@ class RemembersInTheProcess(SqliteStore):
         return self._beats_answered[worker_id]
 
 
+class GivesASinkToEverybody(SqliteStore):
+    async def take_sink(self, name, publisher, lease_ms, from_start):
+        return await super().take_sink(name, "anybody", lease_ms, from_start)
+
+
+class StoresForWhoeverHadTheSink(SqliteStore):
+    async def advance_sink(self, taken, step, lease_ms):
+        holder = (await self.sinks())[0].publisher or ""
+        present = await super().take_sink(taken.name, holder, lease_ms, False)
+        return await super().advance_sink(present or taken, step, lease_ms)
+
+
+class SealsAgain(SqliteStore):
+    async def put_seal(self, seal, leaves):
+        return await super().put_seal(seal._replace(body=seal.body._replace(number=99)), leaves)
+
+
 LATE = "test_who_held_a_run_before_it_was_cancelled_and_rerun_changes_nothing"
 
 TWINS: list[tuple[type[SqliteStore], type[StoreSuite], str]] = [
@@ -141,6 +160,9 @@ TWINS: list[tuple[type[SqliteStore], type[StoreSuite], str]] = [
     (BuriesWithoutTheRight, UpkeepSuite, "test_who_may_not_bury_buries_nobody"),
     (KeepsTimeByItself, ClaimingSuite, "test_a_delayed_run_is_claimed_when_it_falls_due"),
     (RemembersInTheProcess, SharingSuite, "test_what_another_took_from_a_worker_is_lost_to_it"),
+    (GivesASinkToEverybody, SinksSuite, "test_nobody_takes_a_sink_that_another_has"),
+    (StoresForWhoeverHadTheSink, SinksSuite, "test_nothing_is_stored_for_a_publisher_that_has_lost_its_sink"),
+    (SealsAgain, TrailSuite, "test_a_seal_is_put_once"),
 ]
 
 

@@ -39,3 +39,19 @@ async def execute(database: str, statement: str) -> None:
         await session.execute(statement)
     finally:
         await session.close()
+
+
+async def tamper(database: str, statement: str) -> None:
+    """Run a statement as somebody with the owner's rights does who first takes the guards of the trail away."""
+    for guard in await guards(database):
+        await execute(database, guard)
+    await execute(database, statement)
+
+
+async def guards(database: str) -> list[str]:
+    """The statements that take away what keeps the rows of the trail from being changed."""
+    if database.startswith("sqlite"):
+        found = await fetch(database, "select name from sqlite_schema where type = 'trigger' and name like 'refuse_%'")
+        return [f"drop trigger {name}" for (name,) in found]
+    tables = await fetch(database, "select tgrelid::regclass::text from pg_trigger where tgname = 'refuse_change'")
+    return [f"drop trigger refuse_change on {table}" for (table,) in tables]

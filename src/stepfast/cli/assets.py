@@ -9,13 +9,16 @@ import click
 from stepfast.app import Stepfast
 from stepfast.cli.client import Client, with_client
 from stepfast.cli.filters import page_options
+from stepfast.cli.lineage_tree import tree_lines
 from stepfast.cli.paging import Listing, print_page
 from stepfast.cli.printing import moment, print_facts, print_json, print_table, say
 from stepfast.cli.shapes import page_object
 from stepfast.kernel.assets import AssetView, LineageView, parse_asset
 from stepfast.kernel.errors import Invalid
+from stepfast.kernel.lineage import Direction, LineageGraph
 
 PAGE = 50
+EDGES = 10_000
 LINEAGE = 1_000
 
 
@@ -62,11 +65,25 @@ def show(client: Client, asset: str) -> None:
 @with_client
 @click.argument("asset", required=False)
 @click.option("--run", metavar="RUN", help="What the steps of this run have read and written.")
-def lineage(client: Client, asset: str | None, run: str | None) -> None:
-    """Which steps have read and written an asset, ID or ID@VERSION, or what those of a run have."""
+@click.option("--upstream", "direction", flag_value="upstream", help="All that it was made of, as a tree.")
+@click.option("--downstream", "direction", flag_value="downstream", help="All that was made of it, as a tree.")
+@click.option("--depth", type=int, metavar="N", help="No more than N steps of runs up or down.")
+@click.option("--limit", type=int, default=EDGES, metavar="N", help=f"At most N edges of a tree; {EDGES:,} without it.")
+def lineage(
+    client: Client, asset: str | None, run: str | None, direction: str | None, depth: int | None, limit: int
+) -> None:
+    """Which steps have read and written an asset, ID or ID@VERSION, or what those of a run have.
+
+    With --upstream or --downstream all that it was made of, or all that was made of it, however far that goes.
+    """
     if (asset is None) == (run is None):
         raise Invalid("Name an asset, or a run with --run.")
     tenant = _one_tenant(client)
+    if direction is not None:
+        _follow(client, asset, Direction(direction), depth, limit)
+        return
+    if depth is not None:
+        raise Invalid("--depth goes with --upstream or --downstream.")
 
     async def read(app: Stepfast) -> list[LineageView]:
         if run is not None:
@@ -85,6 +102,25 @@ def lineage(client: Client, asset: str | None, run: str | None) -> None:
         say("No step has read or written it." if run is None else "Its steps have read and written no assets.")
 
 
+def _follow(client: Client, asset: str | None, direction: Direction, depth: int | None, limit: int) -> None:
+    if asset is None:
+        raise Invalid(f"--{direction} starts at an asset; name one instead of a run.")
+    tenant, name = _one_tenant(client), parse_asset(asset)
+
+    async def read(app: Stepfast) -> LineageGraph:
+        follow = app.assets.upstream if direction is Direction.UPSTREAM else app.assets.downstream
+        return await follow(name.id, name.version, depth=depth, limit=limit, tenant=tenant)
+
+    graph = client.perform(read)
+    if client.is_json:
+        print_json({**graph._asdict(), "edges": [edge._asdict() for edge in graph.edges]})
+        return
+    for line in tree_lines(graph):
+        click.echo(line)
+    if graph.is_cut:
+        say("There is more: raise --depth or --limit.")
+
+
 def asset_object(view: AssetView) -> dict[str, Any]:
     """A version with its address."""
     return {**view._asdict(), "uri": view.uri}
@@ -97,10 +133,10 @@ def _one_tenant(client: Client) -> str:
 
 
 def _print_lineage(found: list[LineageView]) -> None:
-    head = ("run", "generation", "step", "did", "asset", "version", "wanted", "at")
+    head = ("run", "generation", "step", "attempt", "did", "asset", "version", "wanted", "at")
     rows = [
         (
-            *(each.run_id, each.generation, each.step, each.role, each.asset_id, each.version),
+            *(each.run_id, each.generation, each.step, each.attempt, each.role, each.asset_id, each.version),
             None if each.wanted_id == each.asset_id else each.wanted_id,
             moment(each.at),
         )

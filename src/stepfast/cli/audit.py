@@ -11,9 +11,16 @@ import click
 from stepfast.app import Stepfast
 from stepfast.cli.client import Client, with_client
 from stepfast.cli.exits import ERROR
+from stepfast.cli.options import common_options
 from stepfast.cli.printing import print_facts, print_json, print_table, say
 from stepfast.kernel.auditing import AuditFinding, AuditReport
+from stepfast.kernel.errors import Invalid
+from stepfast.kernel.seals import Signer
 from stepfast.seal_files import SealFile
+from stepfast.signing import PUBLIC, KeyedSigner, SealKeys, new_pair, read_seal_keys
+from stepfast.trail_files import lines_of, verify_lines
+
+KEYS_EXAMPLE = f"name={PUBLIC}:base64"
 
 
 @click.command()
@@ -29,17 +36,64 @@ def seal(client: Client) -> None:
 
 @click.command()
 @with_client
-@click.option("--copies", type=click.Path(dir_okay=False, path_type=Path), help="The file that seals were copied to.")
-@click.option("--file", "file", type=click.File("r", encoding="utf-8"), help="Verify what was exported instead.")
-def verify(client: Client, copies: Path | None, file: Any) -> None:
-    """Check every seal, its signature, its copy, and every event that was sealed; exit code 1 if one is wrong."""
+@click.option("--copies", type=click.Path(path_type=Path), help="The file that seals were copied to.")
+@click.option("--file", "file", type=click.Path(path_type=Path), help="Verify what was exported instead.")
+@click.option("--keys", metavar="KEYS", help="Public keys instead of STEPFAST_SEAL_KEYS: name=ed25519-public:...")
+def verify(client: Client, copies: Path | None, file: Path | None, keys: str | None) -> None:
+    """Check every seal, its signature, its copy, and every event that was sealed; exit code 1 if one is wrong.
+
+    With --file no database is needed.
+    """
+    if file is not None and copies is not None:
+        raise Invalid("--copies are compared with the seals of a database, not with those of --file. Leave one out.")
+    if copies is not None and not copies.exists():
+        raise Invalid(f"--copies names {str(copies)!r}, which does not exist. Give the file of STEPFAST_SEAL_FILE.")
+    signer = _signer(client, keys)
+    if file is not None:
+        _print_report(client, verify_lines(lines_of(file), signer))
+        return
 
     async def check(app: Stepfast) -> AuditReport:
-        if file is not None:
-            return app.audit.verify_lines(file)
+        app.signer = signer
         return await app.audit.verify(None if copies is None else SealFile(copies))
 
     _print_report(client, client.perform(check))
+
+
+def _signer(client: Client, keys: str | None) -> Signer:
+    if keys is not None:
+        return KeyedSigner(_public_keys(keys))
+    if client.settings.seal_keys is None:
+        raise Invalid("Seals are known by their keys: set STEPFAST_SEAL_KEYS, or give public ones with --keys.")
+    return KeyedSigner(client.settings.seal_keys)
+
+
+def _public_keys(text: str) -> SealKeys:
+    """Keys of the command line, which everybody on the machine can see."""
+    words = f"--keys takes public keys as {KEYS_EXAMPLE}, with commas between them"
+    try:
+        keys = read_seal_keys(text)
+    except ValueError as problem:
+        raise Invalid(f"{words}: {problem}.") from None
+    if not keys.are_public:
+        raise Invalid(f"{words}: others can be seen here by all users of the machine. Set STEPFAST_SEAL_KEYS.")
+    return keys
+
+
+@click.command()
+@common_options("output")
+@click.option("--name", default="seals-1", show_default=True, help="What seals name the key by.")
+def keygen(output: str, name: str) -> None:
+    """Print a new pair of keys: the private one for those who seal, the public one for those who verify.
+
+    They are printed once and kept nowhere.
+    """
+    pair = new_pair(name)
+    if output == "json":
+        print_json(pair._asdict())
+    else:
+        click.echo(f"# For workers, and nobody else:\nSTEPFAST_SEAL_KEYS={pair.private}")
+        click.echo(f"# For whoever verifies:\nSTEPFAST_SEAL_KEYS={pair.public}")
 
 
 @click.command()
@@ -66,7 +120,8 @@ def _print_report(client: Client, report: AuditReport) -> None:
     if client.is_json:
         print_json({"ok": report.is_sound, **report._asdict(), "findings": [*map(_object, report.findings)]})
     else:
-        print_facts({"seals": report.seals, "sealed events": report.events, "not sealed yet": report.unsealed})
+        counts = {"seals": report.seals, "sealed events": report.events, "not sealed yet": report.unsealed}
+        print_facts({**counts, "pruned runs": report.pruned or None, "not copied yet": report.uncopied or None})
         if report.findings:
             print_table(("fault", "seal", "run", "what"), [*map(_row, report.findings)])
         say("The trail is what was written." if report.is_sound else f"{len(report.findings)} things are wrong.")

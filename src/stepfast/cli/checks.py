@@ -81,6 +81,17 @@ def transactions(health: Health) -> Check:
     return Check(Level.WARN, "transactions", found, "It keeps dead rows from being cleaned away; end it.")
 
 
+def trail(health: Health) -> Check:
+    """Whether those who connect like this command could change what has happened."""
+    if health.now is None:
+        return Check(Level.OK, "trail", "Whoever may write the file may change events; seals tell of it.")
+    if health.trail_owner is None:
+        return Check(Level.OK, "trail", "The role that was used can neither change nor delete events.")
+    found = f"Role {health.trail_owner!r} can change and delete events."
+    next_step = "Let workers connect as another, which `stepfast migrate --grant ROLE` lets in."
+    return Check(Level.WARN, "trail", found, next_step)
+
+
 def settings(unknown: tuple[tuple[str, str], ...]) -> Check:
     if not unknown:
         return Check(Level.OK, "settings", "Every name is known.")

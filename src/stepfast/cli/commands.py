@@ -28,6 +28,7 @@ COMMANDS = {
     "migrate": Entry("stepfast.cli.migrate:migrate", "Bring the schema of the database up to date."),
     "queues": Entry("stepfast.cli.families:queues", "The queues that have open runs."),
     "callbacks": Entry("stepfast.cli.families:callbacks", "End the outside work of steps by their tokens."),
+    "retention": Entry("stepfast.cli.families:retention", "How long runs are kept: list, set and remove policies."),
     "reviews": Entry("stepfast.cli.families:reviews", "What runs ask of people: look, answer, statistics."),
     "run": Entry("stepfast.cli.run:run", "Run a workflow of a file here and now, and print its result."),
     "runs": Entry("stepfast.cli.families:runs", "List, watch, start and change runs."),

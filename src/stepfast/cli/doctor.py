@@ -59,6 +59,7 @@ def _outside(client: Client) -> list[Check]:
         checks.schema(health),
         checks.clock(health),
         checks.transactions(health),
+        checks.trail(health),
     ]
 
 

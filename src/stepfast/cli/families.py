@@ -8,19 +8,26 @@ from stepfast.cli.groups import Entry, LazyGroup
 
 RUNS = {
     "list": Entry("stepfast.cli.runs_listing:list_runs", "A page of runs, newest first."),
-    "show": Entry("stepfast.cli.runs_showing:show", "One run with its steps and artifacts."),
+    "show": Entry("stepfast.cli.runs_showing:show", "One run with its steps, artifacts and annotations."),
     "events": Entry("stepfast.cli.runs_showing:events", "The history of a run."),
+    "at": Entry("stepfast.cli.runs_past:at", "A run as of an event or a moment."),
+    "reconstruct": Entry("stepfast.cli.runs_past:reconstruct", "All that is known of a run; also as a report."),
     "watch": Entry("stepfast.cli.runs_showing:watch", "The events of a run as they come, until it ends."),
     "why": Entry("stepfast.cli.runs_showing:why", "What a run waits for, and who or what can move it."),
     "start": Entry("stepfast.cli.runs_starting:start", "Start a run of a workflow."),
     "execute": Entry("stepfast.cli.runs_starting:execute", "Execute a run here and now."),
     "signal": Entry("stepfast.cli.runs_starting:signal", "Send a named value to a run."),
+    "annotate": Entry("stepfast.cli.annotating:annotate", "Note a fact of a run or one of its steps."),
+    "annotations": Entry("stepfast.cli.annotating:list_annotations", "Facts that were noted of a run, or of all."),
     "cancel": Entry("stepfast.cli.runs_changing:cancel", "End runs now."),
     "pause": Entry("stepfast.cli.runs_changing:pause", "Let no further step of runs begin."),
     "resume": Entry("stepfast.cli.runs_changing:resume", "Let paused runs go on."),
     "retry": Entry("stepfast.cli.runs_changing:retry", "Let failed runs go on without the failure that ended them."),
     "rerun": Entry("stepfast.cli.runs_changing:rerun", "Let ended runs start over, from a step or the beginning."),
-    "rollback": Entry("stepfast.cli.runs_changing:rollback", "Take runs back to a step or an event, and hold them."),
+    "rollback": Entry(
+        "stepfast.cli.runs_changing:rollback", "Take runs back to a step, event or state, and hold them."
+    ),
+    "prune": Entry("stepfast.cli.retention:prune", "Let go runs that were kept long enough."),
     "skip": Entry("stepfast.cli.runs_changing:skip", "Let a step count as done with an output given by hand."),
 }
 
@@ -123,6 +130,7 @@ def assets() -> None:
 
 AUDIT = {
     "export": Entry("stepfast.cli.audit:export", "Write the trail to a file that proves itself."),
+    "keygen": Entry("stepfast.cli.audit:keygen", "Make a pair of keys, to seal and to verify."),
     "seal": Entry("stepfast.cli.audit:seal", "Seal what was written since the last seal."),
     "verify": Entry("stepfast.cli.audit:verify", "Prove that the trail is what was written."),
 }
@@ -143,6 +151,18 @@ SINKS = {
 @click.group(cls=LazyGroup, entries=SINKS)
 def sinks() -> None:
     """Where the events of runs are published to; sinks are part of the app (`Stepfast(..., sinks=[...])`)."""
+
+
+RETENTION = {
+    "list": Entry("stepfast.cli.retention:list_policies", "Every policy that counts for the tenant."),
+    "remove": Entry("stepfast.cli.retention:remove", "Take a policy back."),
+    "set": Entry("stepfast.cli.retention:set_policy", "Keep runs for so long after their end."),
+}
+
+
+@click.group(cls=LazyGroup, entries=RETENTION)
+def retention() -> None:
+    """How long runs are kept after their end: by tenant and workflow, by one of them, or all alike."""
 
 
 QUEUES = {

@@ -48,6 +48,11 @@ def text(ctx: click.Context, param: click.Parameter, value: str | None) -> str |
     return None if value is None else _text(value)
 
 
+def roles(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of roles of a database server, each once."""
+    return tuple(dict.fromkeys(_text(name) for name in value))
+
+
 def _text(value: str) -> str:
     try:
         return check_text("it", value)

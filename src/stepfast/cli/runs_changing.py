@@ -79,12 +79,19 @@ def rerun(client: Client, from_step: str | None, version: int | None, **given: A
 @click.command()
 @with_client
 @click.option(
-    "--to", "to", metavar="STEP|EVENT", required=True, help="A step, by name or address, or an event by its number."
+    "--to",
+    "to",
+    metavar="STEP|EVENT|STATE",
+    required=True,
+    help="A step, by name or address, an event by its number, or a state like waiting.",
 )
 @command_filters
 @choice_options
 def rollback(client: Client, to: str, **given: Any) -> None:
-    """Take runs back to where a step had ended, or to an event, and hold them there until they are resumed."""
+    """Take runs back to where a step had ended, to an event, or to where they were last in a state, and hold them.
+
+    They go on when they are resumed. Where a step has the name of a state, the step is meant.
+    """
     _change(client, "rollback", "rolled back", given, {"to": to})
 
 

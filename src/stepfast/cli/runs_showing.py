@@ -13,13 +13,15 @@ from stepfast.cli.filters import page_options
 from stepfast.cli.following import follow
 from stepfast.cli.paging import Listing, print_page
 from stepfast.cli.printing import moment, print_facts, print_json, print_table, say, shortened, took, visible
-from stepfast.cli.shapes import error_line, event_object, run_object
+from stepfast.cli.shapes import error_line, event_object, object_of, run_object
+from stepfast.kernel.annotations import AnnotationView
 from stepfast.kernel.artifacts import ArtifactView
 from stepfast.kernel.reasons import Why
 from stepfast.kernel.states import RunState
 from stepfast.kernel.views import EventView, Progress, RunView, StepView
 
 SHOWN_STEPS = 100
+SHOWN_ANNOTATIONS = 20
 PAGE = 1_000
 
 
@@ -27,15 +29,16 @@ PAGE = 1_000
 @with_client
 @click.argument("run")
 def show(client: Client, run: str) -> None:
-    """One run with its steps and artifacts; `-o json` has its input, values and errors whole."""
+    """One run with its steps, artifacts and annotations; `-o json` has its input, values and errors whole."""
 
-    async def read(app: Stepfast) -> tuple[RunView, list[StepView], list[ArtifactView]]:
+    async def read(app: Stepfast) -> tuple[RunView, list[StepView], list[ArtifactView], list[AnnotationView]]:
         handle = await client.handle(app, run)
-        return await handle.info(), await handle.steps(), await handle.artifacts()
+        return await handle.info(), await handle.steps(), await handle.artifacts(), await handle.annotations()
 
-    view, steps, artifacts = client.perform(read)
+    view, steps, artifacts, noted = client.perform(read)
     if client.is_json:
-        print_json({**run_object(view, steps), "artifacts": [each._asdict() for each in artifacts]})
+        kept = {"artifacts": [each._asdict() for each in artifacts], "annotations": [object_of(each) for each in noted]}
+        print_json({**run_object(view, steps), **kept})
         return
     print_facts(_facts(view))
     if steps:
@@ -44,19 +47,31 @@ def show(client: Client, run: str) -> None:
     if artifacts:
         click.echo()
         print_table(("artifact", "step", "type", "bytes", "saved"), map(_artifact_row, artifacts))
+    if noted:
+        click.echo()
+        print_table(("annotation", "value", "scope", "step", "actor"), map(_annotation_row, noted[-SHOWN_ANNOTATIONS:]))
 
 
 @click.command()
 @with_client
 @click.argument("run")
 @click.option("--after", type=click.IntRange(0), default=0, help="Events after this number. [0]")
+@click.option("--type", "types", metavar="NAME", multiple=True, help="Events of this type; may be given several times.")
 @page_options(PAGE)
-def events(client: Client, run: str, after: int, limit: int, cursor: str | None) -> None:
-    """The history of a run, oldest first."""
+def events(client: Client, run: str, after: int, types: tuple[str, ...], limit: int, cursor: str | None) -> None:
+    """The history of a run, oldest first; `stepfast runs watch` shows events as they come."""
     begin = max(after, _number(cursor))
 
     async def read(app: Stepfast) -> list[EventView]:
-        return await (await client.handle(app, run)).history(after=begin, limit=limit + 1)
+        handle = await client.handle(app, run)
+        if not types:
+            return await handle.history(after=begin, limit=limit + 1)
+        found: list[EventView] = []
+        last = begin
+        while len(found) <= limit and (page := await handle.history(after=last, limit=PAGE)):
+            found += [event for event in page if event.type in types]
+            last = page[-1].seq
+        return found[: limit + 1]
 
     head = ("seq", "at", "event", "step", "attempt", "actor", "data")
     listing = Listing(event_object, head, _event_row, "No events.", cursor_of=lambda event: event.seq)
@@ -104,6 +119,10 @@ def event_line(event: EventView) -> str:
 
 def _artifact_row(found: ArtifactView) -> tuple[object, ...]:
     return (found.name, found.step, found.media_type, f"{found.size:,}", moment(found.saved_at))
+
+
+def _annotation_row(noted: AnnotationView) -> tuple[object, ...]:
+    return (noted.name, shortened(noted.value), noted.scope, noted.step, noted.actor)
 
 
 def _attempt(event: EventView) -> str | None:

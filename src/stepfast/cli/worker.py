@@ -37,6 +37,7 @@ LOOK_EVERY_S = 0.05
     "--id", "label", metavar="LABEL", callback=text, help="The name that people see. [STEPFAST_WORKER_ID, host and pid]"
 )
 @click.option("--tenants", metavar="A,B", callback=names, help="The tenants to serve. [all]")
+@click.option("--sink", "sinks", metavar="URL", multiple=True, help="Publish events there too, like redis://host/0.")
 @click.option("--max-runs", type=int, help="Leave after so many runs; a fresh process follows.")
 @click.option("--max-memory", metavar="SIZE", callback=size, help="Leave above so much memory, like 512MB; the same.")
 @click.option("--supervised", is_flag=True, hidden=True)
@@ -47,6 +48,7 @@ def worker(
     drain: bool,
     max_memory: int | None,
     supervised: bool,
+    sinks: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Run a worker: claim runs and execute them until told to stop.
@@ -65,6 +67,8 @@ def worker(
     loaded = load_app(settings.app)
     if database is not None:
         loaded.database = database
+    for sink in sinks:
+        loaded.sinks.add(sink)
     host = Host(loaded, loaded.worker(**options), drain, max_memory, supervised)
     collect_seldom()
     code = asyncio.run(host.run())

@@ -16,6 +16,7 @@ class TestMyStore(StoreConformance):
 from stepfast.conformance.assets import AssetsConformance
 from stepfast.conformance.blobs import BlobsConformance
 from stepfast.conformance.clock import ClockConformance
+from stepfast.conformance.sinks import SinkConformance
 from stepfast.conformance.store import StoreConformance
 
-__all__ = ["AssetsConformance", "BlobsConformance", "ClockConformance", "StoreConformance"]
+__all__ = ["AssetsConformance", "BlobsConformance", "ClockConformance", "SinkConformance", "StoreConformance"]

@@ -46,7 +46,7 @@ class Committer:
     def __init__(
         self,
         store: Store,
-        saved: Callable[[Decision], None] = lambda decision: None,
+        saved: Callable[[HeldRun, Decision], None] = lambda run, decision: None,
         values: Values | None = None,
         in_turns: bool = False,
     ) -> None:
@@ -142,7 +142,7 @@ class Committer:
         for item, saving in zip(batch, savings, strict=True):
             if saving is Saving.SAVED:
                 _answer(item, None)
-                self._saved(item.decision)
+                self._saved(item.run, item.decision)
                 continue
             if saving is Saving.LOST and item.run in woken:
                 behind.append(item)

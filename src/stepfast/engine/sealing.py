@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stepfast.kernel.errors import StepfastError, StoreUnusable
 from stepfast.kernel.ports import Clock, Store
 from stepfast.kernel.seals import FIRST, MAX_EVENTS, Seal, SealCopies, Signer, sealed
 from stepfast.kernel.trail import Doubt
@@ -28,6 +29,7 @@ class Sealer:
     async def seal(self) -> int:
         """Seal all that can be sealed now; how many events that were."""
         total, last = 0, await self._store.last_seal()
+        problem = await self._copy_out(last)
         while True:
             events, reached = await self._gather(0 if last is None else last.body.upto)
             if not events:
@@ -37,7 +39,10 @@ class Sealer:
                 # Another process was quicker: it has sealed the same.
                 break
             total, last = total + len(events), made
-        await self._copy_out(last)
+            # Before the next one is made: of a trail that nobody touched only the last seal can be without its copy.
+            problem = await self._copy_out(last)
+        if problem is not None:
+            raise problem
         return total
 
     async def _gather(self, after: int) -> tuple[list[EventView], int]:
@@ -54,15 +59,34 @@ class Sealer:
             reached = page.reached
         return events, reached
 
-    async def _copy_out(self, last: Seal | None) -> None:
-        """Copy what has no copy yet, also of seals whose maker died before it had copied them."""
-        if self._copies is None or last is None or self._copied >= last.body.number:
-            return
-        reached = await self._copies.last_number()
+    async def _copy_out(self, last: Seal | None) -> StepfastError | None:
+        """Copy what has no copy yet; where that does not work, sealing goes on, as seals without copies prove much."""
+        try:
+            if self._copies is not None and last is not None and self._copied < last.body.number:
+                await self._copy_upto(self._copies, last)
+        except StepfastError as problem:
+            return problem
+        return None
+
+    async def _refuse_a_shorter_trail(self, kept: int) -> None:
+        """Whoever copies a seal has stored it before: one that is not there now was taken away."""
+        newest = await self._store.last_seal()
+        if newest is None or newest.body.number < kept:
+            has = "none" if newest is None else f"none behind {newest.body.number}"
+            raise StoreUnusable(
+                f"Seal {kept} is kept outside of the database, which has {has}: it was cut short, put back by an older "
+                "backup, or is another one. Run `stepfast audit verify`."
+            )
+
+    async def _copy_upto(self, copies: SealCopies, last: Seal) -> None:
+        """Copy seals up to the last, also those whose maker died before it had copied them."""
+        reached = await copies.last_number()
+        if reached > last.body.number:
+            await self._refuse_a_shorter_trail(reached)
         while reached < last.body.number:
             page = await self._store.seals(reached, COPIES_PER_PAGE)
             if not page:
                 break
-            await self._copies.keep(page)
+            await copies.keep(page)
             reached = page[-1].body.number
         self._copied = reached

@@ -9,6 +9,7 @@ from stepfast.kernel.artifacts import Artifact, ArtifactFilter, ArtifactView, Ke
 from stepfast.kernel.assets import AssetFilter, AssetView, LineageFilter, LineageView, MadeBy, NewAsset, Role
 from stepfast.kernel.blobs import Reference
 from stepfast.kernel.ids import RunId
+from stepfast.kernel.lineage import GraphFilter, LineageEdge
 
 
 class Contents(Protocol):
@@ -101,13 +102,24 @@ class AssetRows(Protocol):
     ) -> None:
         """Write down what a step has read or written, each with the id it asked for; once, however often it is told.
 
-        With `anew` it takes the place of what was written down of this step and role in this generation. Raises
-        LeaseLost when the fence no longer holds.
+        What is written is of what the maker had read by then. With `anew` it takes the place of what was written down
+        of this step and role in this generation for every try. Raises LeaseLost when the fence no longer holds.
         """
         ...
 
     async def lineage(self, where: LineageFilter) -> list[LineageView]:
         """Who has read and written what, oldest run first."""
+        ...
+
+    async def lineage_edges(self, where: GraphFilter) -> list[LineageEdge]:
+        """What a version was made of, or what was made of it, the nearest first, each edge once.
+
+        At most one more than the limit, which says that there are more.
+        """
+        ...
+
+    async def last_try(self, tenant: str, run_id: RunId, step: str) -> MadeBy | None:
+        """A step as its record has it: with generation, attempt and lease; None where it has none that counts."""
         ...
 
     async def keep_artifact(self, keeping: Keeping, artifact: Artifact) -> None:

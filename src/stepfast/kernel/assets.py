@@ -25,6 +25,7 @@ MAX_COLLECTED = 10_000
 """Assets in a collection, and of what a query may find."""
 MAX_NAME = 200
 MAX_VERSION = 2**31 - 1
+MAX_DIGITS = len(str(MAX_VERSION))
 FIRST_VERSION = 1
 
 SCHEME = "asset:"
@@ -80,7 +81,12 @@ class MadeBy(NamedTuple):
     fence: Fence | None = None
     attempt: int = 1
     inputs: tuple[str, ...] = ()
-    """Addresses of what it is made of, beside what lineage has the step read."""
+    """Addresses of what it is made of, beside what lineage has this try read."""
+    token: int | None = None
+    """The lease of the try that reads or makes it, for an attempt may have died and been made again.
+
+    None: what is read counts for every try of the step; what is made is made of what the attempt's last try has read.
+    """
 
 
 class NewAsset(NamedTuple):
@@ -145,6 +151,7 @@ class LineageFilter(NamedTuple):
     asset_id: str | None = None
     version: int | None = None
     limit: int = 1_000
+    generation: int | None = None
 
 
 class AssetName(NamedTuple):
@@ -168,6 +175,8 @@ def check_name(what: str, name: object) -> str:
         )
     if any(part in ("", ".", "..") for part in text.split("/")):
         raise Invalid(f"{what} is {shown(name)}; no part between slashes may be empty, '.' or '..'.")
+    if text.startswith(SCHEME):
+        raise Invalid(f"{what} is {shown(name)}; what begins with {SCHEME!r} is taken for the address of an asset.")
     return text
 
 
@@ -199,7 +208,7 @@ def parse_asset(given: object) -> AssetName:
         raise Invalid(f"The asset is {shown(given)}; give its id, or `id@version`.")
     is_uri = given.startswith(SCHEME)
     name, at, version = given.removeprefix(SCHEME).partition("@")
-    if at and not version.isdecimal():
+    if at and not (version.isdecimal() and len(version) <= MAX_DIGITS):
         raise Invalid(f"The asset is {shown(given)}; behind '@' stands the number of a version.")
     return AssetName(
         check_name("The asset's id", unquote(name) if is_uri else name), _version(int(version)) if at else None

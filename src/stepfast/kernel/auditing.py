@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -24,6 +24,8 @@ class Fault(StrEnum):
     SEAL_UNKNOWN_KEY = "seal_unknown_key"
     COPY_MISSING = "copy_missing"
     COPY_DIFFERS = "copy_differs"
+    PRUNED_UNPROVEN = "pruned_unproven"
+    PRUNED_PARTLY = "pruned_partly"
 
 
 class AuditFinding(NamedTuple):
@@ -43,6 +45,10 @@ class AuditReport(NamedTuple):
     unsealed: int
     """Events behind the last seal, which nothing proves yet."""
     findings: tuple[AuditFinding, ...]
+    pruned: int = 0
+    """Leaves whose events are provably gone by a retention policy."""
+    uncopied: int = 0
+    """The last seal, if it has no copy yet: whoever makes the next copies it first."""
 
     @property
     def is_sound(self) -> bool:
@@ -113,6 +119,19 @@ def check_events(
     for leaf in found.values():
         words = f"Its events {leaf.first_seq} to {leaf.last_seq} were not there when the seal was made."
         yield AuditFinding(Fault.INSERTED, seal.body.number, leaf.run_id, words)
+
+
+def check_pruned(seal: Seal, flaws: Mapping[str, str | None]) -> Iterator[AuditFinding]:
+    """Runs of a seal that are said to be pruned against what is to prove it."""
+    for run_id, flaw in flaws.items():
+        if flaw is not None:
+            words = f"It is gone and said to be pruned, and the event that is to prove it {flaw}."
+            yield AuditFinding(Fault.PRUNED_UNPROVEN, seal.body.number, run_id, words)
+
+
+def left_over(run_id: str) -> AuditFinding:
+    """A run that was pruned and has events all the same."""
+    return AuditFinding(Fault.PRUNED_PARTLY, None, run_id, "It was pruned, and there are events of it all the same.")
 
 
 def lost(gap: Gap) -> AuditFinding:

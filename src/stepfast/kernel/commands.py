@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import ClassVar, NamedTuple
 
+from stepfast.kernel.annotations import Annotate
 from stepfast.kernel.decisions import CallId, DeadLetter, Joins, Outcome, Record
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import StepfastError
@@ -97,6 +98,8 @@ class Rollback:
     """Without a step: the number of the last record that stays."""
     event: int | None = None
     """The number of the event that was asked for; `seq` is what it means."""
+    state: str | None = None
+    """The state that was asked for; `event` is when the run was last in it, None if it never was."""
     ties: Ties | None = None
     """As in a rerun."""
     name: ClassVar[str] = "rollback"
@@ -123,7 +126,9 @@ class TimeOut:
 StepCommand = RetryRun | Rerun | Skip | Rollback
 """Those that may name a step: of a plan, with its ties."""
 
-Command = Cancel | Pause | Resume | StepCommand | Discard | TimeOut | ReviewCommand | ItemCommand | OutsideCommand
+Command = (
+    Cancel | Pause | Resume | StepCommand | Discard | TimeOut | ReviewCommand | ItemCommand | OutsideCommand | Annotate
+)
 
 
 class Request(NamedTuple):
@@ -151,6 +156,9 @@ LOOKED_UP = frozenset({"definition", "ties"})
 
 def _untied(command: Command) -> Command:
     """A command that is quick to turn into data."""
+    if isinstance(command, Rollback) and command.state is not None:
+        # When the run was last in that state is looked up, and is another moment once it is carried out.
+        command = replace(command, seq=0, event=None)
     return replace(command, ties=None) if isinstance(command, StepCommand) else command
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from stepfast.kernel.annotating import judge_annotation
+from stepfast.kernel.annotations import Annotate
 from stepfast.kernel.commands import (
     Cancel,
     Change,
@@ -26,6 +28,7 @@ from stepfast.kernel.exchange import DeadRun
 from stepfast.kernel.item_judging import discard, judge_item
 from stepfast.kernel.items import AssignItem, CommentItem, ResolveItem
 from stepfast.kernel.judging import judge
+from stepfast.kernel.origins import caused_by
 from stepfast.kernel.outside import CallBack, ExpireCall
 from stepfast.kernel.outside_judging import judge_outside
 from stepfast.kernel.reopening import command_event, judge_steps
@@ -35,6 +38,13 @@ from stepfast.kernel.states import RunState, TaskState, check_move
 
 def decide(run: LockedRun, request: Request, now: Instant) -> Change:
     """The change that a command makes; what the run's state does not allow raises, and nothing is written."""
+    change = _decide(run, request, now)
+    if request.key is None:
+        return change
+    return change._replace(events=caused_by(request.key, change.events), owed=caused_by(request.key, change.owed))
+
+
+def _decide(run: LockedRun, request: Request, now: Instant) -> Change:
     match request.command:
         case Cancel():
             return cancel(run, request, now)
@@ -52,6 +62,8 @@ def decide(run: LockedRun, request: Request, now: Instant) -> Change:
             return judge_item(run, request, request.command, now)
         case CallBack() | ExpireCall():
             return judge_outside(run, request, request.command, now)
+        case Annotate() as command:
+            return judge_annotation(run, request, command, now)
         case _:
             return judge(run, request, request.command, now)
 
@@ -79,7 +91,8 @@ def resume(run: LockedRun, request: Request, now: Instant) -> Change:
         return Change(RunState.RUNNING, owed=(command_event(EventType.RESUMED, request, now),), hold=False)
     is_put_off = run.task is TaskState.WAITING and run.is_put_off
     state = RunState.PENDING if is_put_off or not run.has_begun else RunState.RUNNING
-    return Change(state, (command_event(EventType.RESUMED, request, now),), hold=False, ready=not is_put_off)
+    told = command_event(EventType.RESUMED, request, now, {"state": state})
+    return Change(state, (told,), hold=False, ready=not is_put_off)
 
 
 def time_out(run: LockedRun, verdict: DeadRun, now: Instant) -> Change:

@@ -69,6 +69,12 @@ class NothingBefore(StepfastError):
     code = "E-RUN-005"
 
 
+class EventNotFound(NotFound):
+    """A run has no such event, or was never in such a state."""
+
+    code = "E-RUN-010"
+
+
 class StepFailed(StepfastError):
     """A step's error whose own class cannot be restored here; carries what is known of it."""
 
@@ -118,6 +124,12 @@ class UndoFailed(StepfastError):
     """A step that was to be undone could not be: somebody must look at what it left behind."""
 
     code = "E-STEP-006"
+
+
+class PolicyConflict(StepfastError):
+    """A policy does not let a step read, write or give what it would."""
+
+    code = "E-POL-001"
 
 
 class WaitTimeout(StepfastError):
@@ -208,6 +220,12 @@ class BlobsFailed(StepfastError):
     """The blob store did not do what it was asked, for a reason that it does not name."""
 
     code = "E-BLOB-002"
+
+
+class SinkFailed(StepfastError):
+    """A broker could not be reached, did not answer, or did not take events; the message has what it said."""
+
+    code = "E-SINK-001"
 
 
 class RunFailed(StepfastError):

@@ -12,6 +12,8 @@ class EventType(StrEnum):
     """Every kind of fact; published names, only ever added to."""
 
     TEMPLATE_REGISTERED = "template_registered"
+    RETENTION_CHANGED = "retention_changed"
+    PRUNED = "pruned"
     QUEUED = "queued"
     CLAIMED = "claimed"
     STARTED = "started"
@@ -55,6 +57,7 @@ class EventType(StrEnum):
     EXCEPTION_ASSIGNED = "exception_assigned"
     EXCEPTION_COMMENTED = "exception_commented"
     EXCEPTION_RESOLVED = "exception_resolved"
+    ANNOTATED = "annotated"
 
 
 class Event(NamedTuple):

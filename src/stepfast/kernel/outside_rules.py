@@ -14,7 +14,8 @@ from stepfast.kernel.states import WaitKind
 
 def go_outside(run: HeldRun, record: Record, asking: Asking, due_in_ms: int | None, closed: Sequence[int]) -> Decision:
     """A step has started work outside: from here on nobody starts it again, and the step waits for its end."""
-    data = json.dumps({"kind": WaitKind.OUTSIDE, "handle": asking.shown_handle, "deadline_at": record.due_at})
+    asked = {"handle": asking.shown_handle, "deadline_at": record.due_at, "due_in_ms": due_in_ms}
+    data = json.dumps({"kind": WaitKind.OUTSIDE} | asked)
     event = Event(EventType.STEP_WAITING, record.ended_at, record.call.address, record.attempt, data=data)
     # By its room to spare a store sees that the work is to be stopped if its run ends before it does.
     wait = Wait(0, WaitKind.OUTSIDE, asking.text, record.call, due_in_ms, spare=len(asking.stopping()), size=1)

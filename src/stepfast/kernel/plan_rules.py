@@ -48,7 +48,8 @@ class Borne(NamedTuple):
 
 def bear(run: HeldRun, record: Record, borne: Borne) -> Decision:
     """The code goes on from a failure as it was told to; the item by which people see it is in the same commit."""
-    opened = Event(EventType.EXCEPTION_OPENED, record.ended_at, borne.step, data=json.dumps({"kind": ItemKind.FAILED}))
+    data = json.dumps({"kind": ItemKind.FAILED, "borne_by": record.call.address})
+    opened = Event(EventType.EXCEPTION_OPENED, record.ended_at, borne.step, data=data)
     return Decision(run.fence, run.tenant, run.generation, records=(record,), events=(opened,))
 
 

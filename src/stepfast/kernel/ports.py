@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from stepfast.kernel.annotations import AnnotationReads
 from stepfast.kernel.asset_ports import AssetRows
 from stepfast.kernel.blobs import BlobFilter, BlobInfo, BlobKey
 from stepfast.kernel.commands import Changed, Request
@@ -28,6 +29,8 @@ from stepfast.kernel.exchange import (
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.item_ports import ItemReads
 from stepfast.kernel.outside_ports import OutsideRows
+from stepfast.kernel.reconstruction import ReconstructionRows
+from stepfast.kernel.retention import RetentionRows
 from stepfast.kernel.review_views import ReviewReads
 from stepfast.kernel.sinks import SinkRows
 from stepfast.kernel.trail import TrailRows
@@ -67,7 +70,19 @@ class Clock(Protocol):
         ...
 
 
-class Store(ReviewReads, ItemReads, AssetRows, DefinitionStore, OutsideRows, TrailRows, SinkRows, Protocol):
+class Store(
+    ReviewReads,
+    ItemReads,
+    AssetRows,
+    DefinitionStore,
+    OutsideRows,
+    TrailRows,
+    SinkRows,
+    RetentionRows,
+    AnnotationReads,
+    ReconstructionRows,
+    Protocol,
+):
     """Where everything is remembered. Every call is one transaction; it has happened whole, or not at all."""
 
     commits_elsewhere: bool

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple, assert_never
 
 from stepfast.kernel.commands import Change, LockedRun, Reopen, Request, Rerun, RetryRun, Rollback, Skip, StepCommand
 from stepfast.kernel.decisions import CallId, Record
 from stepfast.kernel.definitions import code_of
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.errors import IllegalMove, Invalid, NothingBefore, StepNotFound
+from stepfast.kernel.errors import EventNotFound, IllegalMove, Invalid, NothingBefore, StepNotFound
 from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.item_judging import letter_resolved, steps_resolved
 from stepfast.kernel.marks import cut_off, ending_calls, failed_calls, find_step, from_on, unended_calls
@@ -150,7 +150,9 @@ def skip(run: LockedRun, request: Request, command: Skip, now: Instant) -> Chang
     calls = calls_of(run.steps, ties, chosen)
     record = Record(call, GIVEN, StepState.SKIPPED, 1, "", "{}", command.value, None, now, now)
     told = {"by_hand": True} | ({"reason": request.reason} if request.reason else {})
-    event = Event(EventType.STEP_SKIPPED, now, call.address, 1, request.actor, json.dumps(told))
+    # A run that has ended tells with its next generation what counts no more.
+    gone = {} if run.state in ENDED else _superseding(run, calls)
+    event = Event(EventType.STEP_SKIPPED, now, call.address, 1, request.actor, json.dumps(told | gone))
     if run.state not in ENDED:
         state = RunState.PAUSED if run.hold else RunState.RUNNING
         change = Change(state, (event,), hold=run.hold, ready=not run.hold)
@@ -166,12 +168,19 @@ def skip(run: LockedRun, request: Request, command: Skip, now: Instant) -> Chang
 def rollback(run: LockedRun, request: Request, command: Rollback, now: Instant) -> Change:
     """What ended after a moment counts no more, and the run is held until somebody resumes it."""
     _check_untouched(run, "rollback")
+    if command.state is not None and command.event is None:
+        raise EventNotFound(
+            f"Run {run.run_id} was never {command.state} before, so it cannot be rolled back to that. "
+            f"`stepfast runs events {run.run_id}` shows its history."
+        )
     calls = _ended_after(run, command)
-    data: dict[str, object] = {"to": command.step or command.event}
+    data: dict[str, object] = {"to": command.step or command.state or command.event}
+    if command.state is not None:
+        data["event"] = command.event
     if run.state in ENDED:
         change = _reopened(run, request, EventType.ROLLED_BACK, _same_life(run), _in_order(run, calls), data, now)
         return change._replace(state=RunState.PAUSED, hold=True)
-    event = command_event(EventType.ROLLED_BACK, request, now, {**data, "superseded": len(calls)})
+    event = command_event(EventType.ROLLED_BACK, request, now, data | _superseding(run, calls))
     resolved = steps_resolved(run, calls, request, now)
     return _without(run, Change(RunState.PAUSED, (*resolved, event), hold=True), calls)
 
@@ -228,6 +237,14 @@ def _in_order(run: LockedRun, calls: set[CallId]) -> list[CallId]:
     return [call for call in dict.fromkeys(mark.call for mark in run.steps) if call in calls]
 
 
+def _superseding(run: LockedRun, calls: Collection[CallId]) -> dict[str, object]:
+    """What is told of the calls that count no more: how many, and which, unless that is all."""
+    every = {mark.call: None for mark in run.steps}
+    is_all = len(calls) == len(every)
+    which: dict[str, object] = {"all_steps": True} if is_all else {"steps": [c.address for c in every if c in calls]}
+    return {"superseded": len(calls)} | which
+
+
 def not_reached(run: LockedRun, wanted: str) -> StepNotFound:
     return StepNotFound(
         f"Nothing is recorded of step {wanted!r} of run {run.run_id}: it was not reached. "
@@ -250,7 +267,7 @@ def _reopened(
             f"which still waits for others. Retry or rerun the parent when it has ended."
         )
     calls = tuple(dict.fromkeys(superseded))
-    told = {**data, "version": life.version, "superseded": len(calls)}
+    told = data | {"version": life.version} | _superseding(run, calls)
     letter = (letter_resolved(run, request, "replayed", now),) if run.has_letter else ()
     seen_to = (*letter, *steps_resolved(run, calls, request, now))
     return Change(

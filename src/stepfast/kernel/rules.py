@@ -21,6 +21,7 @@ from stepfast.kernel.decisions import (
     Wait,
 )
 from stepfast.kernel.durations import Instant
+from stepfast.kernel.event_data import RECORDED, due_in
 from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.plan_rules import completed_type
 from stepfast.kernel.reviews import ItemKind, NewReview, ReviewId
@@ -47,7 +48,7 @@ def started_step(call: CallId, attempt: int, now: Instant) -> Event:
 
 def begin_step(run: HeldRun, record: Record) -> Decision:
     """A step's first attempt begins, and when it did is kept: the time for all its attempts counts from there."""
-    event = started_step(record.call, record.attempt, record.started_at)
+    event = started_step(record.call, record.attempt, record.started_at)._replace(data=RECORDED)
     return Decision(run.fence, run.tenant, run.generation, records=(record,), events=(event,))
 
 
@@ -75,8 +76,7 @@ def complete(run: HeldRun, value: str, now: Instant) -> Decision:
     """The code of a run returned."""
     check_move(run.run_id, RunState.RUNNING, "complete")
     outcome = Outcome(RunState.COMPLETED, value, None, now, run.joins)
-    events = (Event(EventType.COMPLETED, now),)
-    return Decision(run.fence, run.tenant, run.generation, events=events, outcome=outcome)
+    return Decision(run.fence, run.tenant, run.generation, events=(Event(EventType.COMPLETED, now),), outcome=outcome)
 
 
 def continue_as(run: HeldRun, text: str, now: Instant) -> Decision:
@@ -115,7 +115,7 @@ def failing(is_own: bool, error_type: str, message: str, now: Instant) -> tuple[
 
 def open_wait(run: HeldRun, record: Record, wait: Wait, children: Sequence[NewRun] = ()) -> Decision:
     """The code begins to wait for something; the children that it waits for are started in the same commit."""
-    data = json.dumps({"kind": wait.kind, "name": wait.name})
+    data = json.dumps({"kind": wait.kind, "name": wait.name} | due_in(wait))
     event = Event(EventType.STEP_WAITING, record.started_at, record.call.address, data=data)
     return Decision(
         run.fence, run.tenant, run.generation, records=(record,), events=(event,), opened=(wait,), children=children
@@ -125,8 +125,9 @@ def open_wait(run: HeldRun, record: Record, wait: Wait, children: Sequence[NewRu
 def open_review(run: HeldRun, record: Record, wait: Wait, review: NewReview) -> Decision:
     """The code begins to wait for a person; the question and its exception item are in the same commit."""
     asked = {"title": review.title, "digest": review.digest, "kind": review.kind, **review.owner._asdict()}
+    data = json.dumps(asked | due_in(wait))
     events = (
-        Event(EventType.REVIEW_REQUESTED, record.started_at, record.call.address, data=json.dumps(asked)),
+        Event(EventType.REVIEW_REQUESTED, record.started_at, record.call.address, data=data),
         Event(EventType.EXCEPTION_OPENED, record.started_at, record.call.address, data=_kind(review.kind)),
     )
     decision = Decision(run.fence, run.tenant, run.generation, records=(record,), events=events)
@@ -148,6 +149,8 @@ def start_more(run: HeldRun, call: CallId, children: Sequence[NewRun], started: 
 def start_child(run: HeldRun, record: Record, wait: Wait, child: NewRun) -> Decision:
     """The code starts a child without waiting for it; the group that it will be joined by is open from here on."""
     decision = record_step(run, record)
+    told = json.dumps({"kind": wait.kind, "name": wait.name, "run_id": child.run_id})
+    decision.events = [event._replace(data=told) for event in decision.events]
     decision.opened, decision.children = (wait,), (child,)
     return decision
 
@@ -269,6 +272,7 @@ COMMAND_KINDS = frozenset(
         EventType.EXCEPTION_ASSIGNED.value,
         EventType.EXCEPTION_COMMENTED.value,
         EventType.EXCEPTION_RESOLVED.value,
+        EventType.ANNOTATED.value,
     }
 )
 """The messages that are nothing but events which the holder of a run owes."""
@@ -278,6 +282,7 @@ def try_again(run: HeldRun, failure: Failed, superseded: Sequence[CallId], delay
     """The code of a run raised, and its own policy gives it another try, without the failures that ended this one."""
     check_move(run.run_id, RunState.RUNNING, "back_off")
     data = {"due_at": now + delay_ms, "error_type": failure.error_type, "message": failure.message[:SHORT_MESSAGE]}
+    data["steps"] = [call.address for call in superseded]
     event = Event(EventType.RETRY_SCHEDULED, now, attempt=run.tries + 1, data=json.dumps(data))
     state, calls = RunState.FAILED, tuple(superseded)
     release = Continue(run.version, run.code, run.input, "retry", state, failure.error, calls, delay_ms, run.definition)
@@ -289,5 +294,6 @@ def hand_back(
 ) -> Decision:
     """The holder gives the run back whole: what is recorded stays, the rest is run again by the next holder."""
     check_move(run.run_id, RunState.RUNNING, "hand_back")
-    event = Event(EventType.HANDED_BACK, now, data=json.dumps({"reason": reason, **(told or {})}))
+    later = {"due_at": now + delay_ms} if delay_ms > 0 else {}
+    event = Event(EventType.HANDED_BACK, now, data=json.dumps({"reason": reason, **later, **(told or {})}))
     return Decision(run.fence, run.tenant, run.generation, events=(event,), release=HandBack(delay_ms))

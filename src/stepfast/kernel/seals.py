@@ -111,6 +111,11 @@ def sealed(
     return Seal(body, *signer.sign(body.text)), leaves
 
 
+def next_after(seal: Seal) -> tuple[int, str]:
+    """The number of the seal that follows upon one, and what it names that by."""
+    return seal.body.number + 1, seal.digest
+
+
 def root_of(leaves: Sequence[Leaf]) -> bytes:
     """The root over leaves, in their order."""
     return _root([leaf.hash for leaf in leaves])

@@ -52,6 +52,8 @@ class TakenSink(NamedTuple):
     """How often in a row nothing at all could be delivered."""
     due_at: Instant
     """When to try again."""
+    replays: bool = False
+    """Whether somebody wants dead letters to be delivered once more."""
 
 
 class HeldBack(NamedTuple):

@@ -221,9 +221,9 @@ class EventView(NamedTuple):
     actor: str | None
     data: str | None
     causation_id: str | None = None
-    """What brought it about, as far as the caller said."""
+    """What brought it about; as it is stored, that of the first event alone (`origins.shown` has it for all)."""
     correlation_id: str | None = None
-    """What its run belongs to; read with the trail alone."""
+    """What its run belongs to; as it is stored, a matter of the run."""
 
 
 class WorkerView(NamedTuple):

@@ -35,6 +35,23 @@ def cloud_event(event: EventView) -> dict[str, Any]:
     return given
 
 
+def encoded(event: EventView) -> bytes:
+    """The same as the text that is sent."""
+    return json.dumps(cloud_event(event), ensure_ascii=False).encode()
+
+
+def attributes(event: EventView) -> dict[str, str]:
+    """What brokers show beside a message, so that nobody has to read it to know what it is."""
+    return {
+        "specversion": "1.0",
+        "id": event_id(event),
+        "source": "stepfast",
+        "type": f"stepfast.{event.type}",
+        "subject": event.run_id,
+        "tenant": event.tenant,
+    }
+
+
 def _data_of(event: EventView) -> dict[str, Any]:
     fields = event._asdict()
     data = fields.pop("data")

@@ -11,26 +11,22 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from stepfast.kernel.errors import Invalid
-from stepfast.kernel.executor_errors import HttpFailed, HttpRefused
 from stepfast.kernel.views import EventView
 from stepfast.sinks.cloudevents import BATCH_TYPE, MEDIA_TYPE, cloud_event, event_id
 from stepfast.sinks.filtered import FilteredSink
+from stepfast.sinks.posting import Mailbox
 from stepfast.workflows.executors.allowed import Allowed
-from stepfast.workflows.executors.builtin.addresses import checked_addresses
-from stepfast.workflows.executors.builtin.wire import Request, exchange, parse_url
 
 SECRET_PREFIX = "whsec_"
 MIN_SECRET_BYTES = 24
 MAX_SECRET_BYTES = 64
-MAX_ANSWER_BYTES = 65_536
-GOOD = range(200, 300)
 
 
 class WebhookSink(FilteredSink):
     """Posts events to a URL; `batch` of them in one request, or one in each.
 
     Requests are signed as the Standard Webhooks specification says. Redirects are not followed, and private addresses
-    are refused unless `allowed` has them; the address that was checked is the one that is called.
+    are refused unless `allowed`, or STEPFAST_HTTP_PRIVATE, has them; the one that was checked is the one called.
     """
 
     def __init__(
@@ -46,11 +42,14 @@ class WebhookSink(FilteredSink):
         now: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(name, types=types, tenants=tenants)
-        self._target = parse_url(url)
-        self._key = _key_of(secret)
+        self._mailbox = Mailbox(url, allowed)
+        self._key = key_of(secret)
         self._batch = batch
-        self._allowed = allowed or Allowed()
         self._now = now
+
+    def allow(self, allowed: Allowed) -> None:
+        """What the settings of the app allow to be called."""
+        self._mailbox.allow(allowed)
 
     async def deliver(self, events: Sequence[EventView]) -> None:
         """Post them, one request after the other."""
@@ -61,25 +60,25 @@ class WebhookSink(FilteredSink):
         told = [cloud_event(event) for event in events]
         body = json.dumps(told if self._batch > 1 else told[0], ensure_ascii=False).encode()
         headers = {"Content-Type": BATCH_TYPE if self._batch > 1 else MEDIA_TYPE, **self._signed(events, body)}
-        request = Request("POST", self._target, headers, body)
-        addresses = await checked_addresses(self._target.host, self._target.port, self._allowed)
-        answer = await exchange(request, addresses, MAX_ANSWER_BYTES)
-        if answer.status not in GOOD:
-            what = HttpRefused if answer.status < 500 else HttpFailed
-            raise what(f"{self._target.host} answered {answer.status}.")
+        await self._mailbox.post(body, headers)
 
     def _signed(self, events: Sequence[EventView], body: bytes) -> dict[str, str]:
         name = event_id(events[0]) if len(events) == 1 else hashlib.sha256(body).hexdigest()
-        moment = str(int(self._now()))
-        mac = hmac.digest(self._key, f"{name}.{moment}.".encode() + body, "sha256")
-        return {
-            "webhook-id": name,
-            "webhook-timestamp": moment,
-            "webhook-signature": f"v1,{base64.b64encode(mac).decode()}",
-        }
+        return signature(self._key, name, self._now(), body)
 
 
-def _key_of(secret: str) -> bytes:
+def signature(key: bytes, name: str, now: float, body: bytes) -> dict[str, str]:
+    """The headers by which whoever has the key knows who sent a body, and when."""
+    moment = str(int(now))
+    mac = hmac.digest(key, f"{name}.{moment}.".encode() + body, "sha256")
+    return {
+        "webhook-id": name,
+        "webhook-timestamp": moment,
+        "webhook-signature": f"v1,{base64.b64encode(mac).decode()}",
+    }
+
+
+def key_of(secret: str) -> bytes:
     """The bytes of a secret; whatever is wrong with it, the error does not tell what it is."""
     try:
         key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)

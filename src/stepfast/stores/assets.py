@@ -23,6 +23,7 @@ from stepfast.kernel.assets import (
     is_put_already,
     metadata_text,
     next_version,
+    parse_asset,
     place_of,
     uri_of,
 )
@@ -31,9 +32,12 @@ from stepfast.kernel.decisions import CallId, Fence
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import KeyReused, LeaseLost
 from stepfast.kernel.ids import RunId
+from stepfast.kernel.lineage import GraphFilter, LineageEdge
 
 T = TypeVar("T")
 Row = Sequence[Any]
+# More than any count of calls has: what stands there is not one.
+MAX_DIGITS = 9
 Work = Generator[tuple[str, dict[str, Any]], Sequence[Row], T]
 
 
@@ -88,8 +92,9 @@ def put_asset(new: NewAsset, content: Reference) -> Work[AssetView]:
         if answered is not None:
             return answered
     asset_id, before = yield from (_fresh(new) if new.fresh else _held(new))
-    if new.made_by is not None:
-        new = new._replace(made_by=(yield from _with_inputs(new.tenant, new.made_by)))
+    made_by = new.made_by
+    if made_by is not None:
+        new = new._replace(made_by=(yield from _with_inputs(new.tenant, made_by)))
     if before is not None and is_put_already(before, new, content):
         view = before
     else:
@@ -99,9 +104,9 @@ def put_asset(new: NewAsset, content: Reference) -> Work[AssetView]:
     if new.key is not None:
         answer = json.dumps([view.id, view.version])
         yield "answer_asset_key", {"tenant": new.tenant, "key": new.key, "answer": answer}
-    if new.made_by is not None:
-        # In the same commit: nobody ever finds what a step has made without who made it.
-        yield from _add_lineage(new.tenant, new.made_by, Role.WRITE, [(view, new.id)])
+    if made_by is not None:
+        # In the same commit: nobody ever finds what a step has made without who made it, and of what.
+        yield from _add_written(new.tenant, made_by, view, new.id)
     return view
 
 
@@ -156,7 +161,8 @@ def trace(tenant: str, made_by: MadeBy, role: Role, assets: Sequence[tuple[Asset
         yield from _check_fence(made_by.fence)
     if anew:
         yield "drop_lineage", {**_maker(tenant, made_by), "role": role.value}
-    yield from _add_lineage(tenant, made_by, role, assets)
+    for asset, wanted_id in assets:
+        yield from (_add_written if role is Role.WRITE else _add_read)(tenant, made_by, asset, wanted_id)
 
 
 def list_lineage(where: LineageFilter) -> Work[list[LineageView]]:
@@ -164,6 +170,26 @@ def list_lineage(where: LineageFilter) -> Work[list[LineageView]]:
     # One version of an asset is what it is, whoever wanted its id.
     instead = where.asset_id if where.version is None else None
     return [_lineage_view(row) for row in (yield "list_lineage", {**where._asdict(), "instead": instead})]
+
+
+def list_edges(where: GraphFilter) -> Work[list[LineageEdge]]:
+    """The graph of a version, one edge more than is wanted where there are more."""
+    which = {"tenant": where.tenant, "asset_id": where.asset_id, "version": where.version}
+    return [_edge(row) for row in (yield where.direction.value, {**which, "limit": where.limit + 1})]
+
+
+def last_try(tenant: str, run_id: RunId, step: str) -> Work[MadeBy | None]:
+    """A step as who makes assets, as its record has it."""
+    where, _, nth = step.rpartition("#")
+    path, _, name = where.rpartition("/")
+    if not nth.isdecimal() or len(nth) > MAX_DIGITS:
+        return None
+    which = {"tenant": tenant, "run_id": run_id, "path": path, "step": name, "nth": int(nth)}
+    found = yield "last_try", which
+    if not found:
+        return None
+    ((generation, attempt, token),) = found
+    return MadeBy(run_id, generation, step, attempt=attempt, token=token)
 
 
 def keep_artifact(keeping: Keeping, artifact: Artifact) -> Work[None]:
@@ -226,15 +252,34 @@ def _maker(tenant: str, made_by: MadeBy) -> dict[str, Any]:
     return {"tenant": tenant, "run_id": made_by.run_id, "generation": made_by.generation, "step": made_by.step}
 
 
-def _add_lineage(tenant: str, made_by: MadeBy, role: Role, assets: Sequence[tuple[AssetView, str]]) -> Work[None]:
-    who = {**_maker(tenant, made_by), "role": role.value, "attempt": made_by.attempt}
-    for asset, wanted_id in assets:
-        yield "add_lineage", {**who, "asset_id": asset.id, "version": asset.version, "wanted_id": wanted_id}
+def _try(tenant: str, made_by: MadeBy) -> dict[str, Any]:
+    return {**_maker(tenant, made_by), "attempt": made_by.attempt, "token": made_by.token}
+
+
+def _add_read(tenant: str, made_by: MadeBy, asset: AssetView, wanted_id: str) -> Work[None]:
+    which = {"asset_id": asset.id, "version": asset.version, "wanted_id": wanted_id, "role": Role.READ.value}
+    yield "add_lineage", {**_try(tenant, made_by), **which, "token": made_by.token or 0}
+
+
+def _add_written(tenant: str, made_by: MadeBy, asset: AssetView, wanted_id: str) -> Work[None]:
+    """Who has written it, and of what, unless that is known: what is read later on has no part in it."""
+    which = {"asset_id": asset.id, "version": asset.version, "wanted_id": wanted_id}
+    who = _try(tenant, made_by)
+    if not (yield "add_lineage", {**who, **which, "role": Role.WRITE.value, "token": 0}):
+        return
+    given = dict.fromkeys(made_by.inputs)
+    if given:
+        found = {uri_of(*row) for row in (yield "inputs_of", who)}
+        for uri in given:
+            if uri not in found:
+                named = parse_asset(uri)
+                yield "add_derivation", {**who, **which, "input_id": named.id, "input_version": named.version}
+    yield "add_derivations", {**who, **which}
 
 
 def _with_inputs(tenant: str, made_by: MadeBy) -> Work[MadeBy]:
     """The same maker, with all that it has read."""
-    read = yield "inputs_of", _maker(tenant, made_by)
+    read = yield "inputs_of", _try(tenant, made_by)
     found = (uri_of(asset_id, version) for asset_id, version in read)
     return made_by._replace(inputs=tuple(dict.fromkeys((*made_by.inputs, *found))))
 
@@ -294,6 +339,11 @@ def _call(keeping: Keeping) -> dict[str, Any]:
 def _lineage_view(row: Row) -> LineageView:
     run_id, generation, step, role, *rest = row
     return LineageView(RunId(str(run_id)), generation, step, Role(role), *rest)
+
+
+def _edge(row: Row) -> LineageEdge:
+    input_id, input_version, asset_id, version, wanted_id, run_id, *rest = row
+    return LineageEdge(input_id, input_version, asset_id, version, wanted_id, RunId(str(run_id)), *rest)
 
 
 def _artifact_view(row: Row) -> ArtifactView:

@@ -32,6 +32,8 @@ class Health(NamedTuple):
     now: Instant | None
     """None: the store goes by the clock of each machine."""
     oldest: LongTransaction | None
+    trail_owner: str | None = None
+    """The role that was used, if it could change or delete events."""
 
 
 async def examine(url: str) -> Health:

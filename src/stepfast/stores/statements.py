@@ -15,8 +15,6 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-REVIEW_READS = "sql/review_reads.sql"
-
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n?", re.MULTILINE)
 # On SQLite a truth is a number, and an index on those that nobody holds is found only by the words it was made with.
@@ -45,8 +43,8 @@ def load_statements(package: str, file: str) -> dict[str, str]:
 def shared_statements() -> dict[str, str]:
     """The cold reads that both stores use."""
     found: dict[str, str] = {}
-    for file in ("sql/reads.sql", REVIEW_READS, "sql/trail.sql", "sql/sinks.sql"):
-        found |= load_statements("stepfast.stores", file)
+    for name in ("reads", "review_reads", "trail", "sinks", "retention", "annotations", "lives"):
+        found |= load_statements("stepfast.stores", f"sql/{name}.sql")
     return found
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from stepfast.kernel.errors import Invalid, StoreUnusable
 from stepfast.kernel.ports import Clock, Store
+from stepfast.stores.grants import Grant
 
 FORMS = "sqlite:///file.db (relative), sqlite:////folder/file.db (absolute) or postgresql://user@host/database"
 POSTGRES = ("postgresql", "postgres")
@@ -84,6 +86,32 @@ def migration_sql(url: str) -> str:
 
         return schema.migration_sql()
     raise _not_understood(url)
+
+
+def grant_sql(url: str, grants: Sequence[Grant]) -> str:
+    """What lets roles use the schema, as a script."""
+    _refuse_roles(url, grants)
+    if not grants:
+        return ""
+    from stepfast.stores.postgres import rights
+
+    return rights.grant_sql(grants)
+
+
+async def grant(url: str, grants: Sequence[Grant]) -> None:
+    """Let roles use the schema of the database that a URL names without owning it."""
+    _refuse_roles(url, grants)
+    if not grants:
+        return
+    check_postgres(url)
+    from stepfast.stores.postgres.store import PostgresStore
+
+    await PostgresStore(url).grant(grants)
+
+
+def _refuse_roles(url: str, grants: Sequence[Grant]) -> None:
+    if grants and is_sqlite(url):
+        raise Invalid("A SQLite file has no roles: whoever may write the file may change all of it. Leave out --grant.")
 
 
 def _not_understood(url: str) -> Invalid:

@@ -45,11 +45,13 @@ BOUNDS = {
     "poll_ms": Bounds(10, _UNITS_MS["h"]),
     "upkeep_ms": Bounds(10, _UNITS_MS["h"]),
     "seal_every_ms": Bounds(100, _UNITS_MS["d"]),
+    "prune_every_ms": Bounds(100, _UNITS_MS["d"]),
     "grace_ms": Bounds(0, _UNITS_MS["d"]),
     "burst": Bounds(1, 100_000),
     "max_crashes": Bounds(1, 100_000),
     "max_claims": Bounds(1, 100_000),
     "max_polls": Bounds(1, 100_000),
+    "max_publish": Bounds(1, 10_000),
 }
 
 
@@ -71,11 +73,14 @@ class WorkerSettings:
     poll_ms: int = 1_000
     upkeep_ms: int = 1_000
     seal_every_ms: int = 10_000
+    prune_every_ms: int = 60_000
     burst: int = 10
     max_crashes: int = 3
     max_claims: int = 500
     max_polls: int = 100
     """How many questions after outside work it asks at once."""
+    max_publish: int = 500
+    """How many events a sink is given in one pass."""
     max_runs: int | None = None
     grace_ms: int = DEFAULT_GRACE_MS
     retry: Retry = Retry()  # noqa: RUF009 - it is frozen

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from stepfast.engine.committer import Committer
+from stepfast.engine.pruning import Pruner
 from stepfast.engine.publishing import Publisher
 from stepfast.engine.sealing import Sealer
 from stepfast.engine.sweeping import Sweep
@@ -27,6 +28,7 @@ from stepfast.worker.execute import Executor, WorkerStops
 from stepfast.worker.held import HeldRuns
 from stepfast.worker.learning import Learner
 from stepfast.worker.lease import Lease
+from stepfast.worker.pruning import PruneLoop
 from stepfast.worker.publishing import PublishLoop
 from stepfast.worker.sealing import SealLoop
 from stepfast.worker.settings import WorkerSettings
@@ -64,6 +66,8 @@ class Worker:
     """Seals the audit trail; None where there are no keys for it."""
     subscriptions: Sequence[Subscription] = ()
     """The sinks that it publishes to."""
+    pruner: Pruner | None = None
+    """Lets runs go that were kept long enough."""
 
     def __init__(
         self,
@@ -100,6 +104,7 @@ class Worker:
         self._upkeep.reaped = reaped
         self._sweep = SweepLoop(Sweep(store, values, clock), clock)
         self._loops: list[asyncio.Task[None]] = []
+        self._publishing: list[PublishLoop] = []
         self._errands: set[asyncio.Task[None]] = set()
         self._accepting = False
         self._is_leaving = False
@@ -143,10 +148,20 @@ class Worker:
         if self.sealer is not None:
             sealing = SealLoop(self.sealer, self._clock, self._settings.seal_every_ms)
             self._loops.append(loop.create_task(sealing.run(), name="stepfast-sealing"))
+        if self.pruner is not None:
+            pruning = PruneLoop(self.pruner, self._clock, self._settings.prune_every_ms)
+            self._loops.append(loop.create_task(pruning.run(), name="stepfast-pruning"))
         for sink, from_start in self.subscriptions:
-            publisher = Publisher(self._store, self._clock, sink, self.worker_id, Backoff(), from_start)
+            bounds = (Backoff(), from_start, self._settings.max_publish)
+            publisher = Publisher(self._store, self._clock, sink, self.worker_id, *bounds)
             publishing = PublishLoop(publisher, sink.name, self._clock)
+            self._publishing.append(publishing)
             self._loops.append(loop.create_task(publishing.run(), name="stepfast-publishing"))
+
+    def publish(self) -> None:
+        """Something was written: sinks are to have it soon."""
+        for publishing in self._publishing:
+            publishing.wake()
 
     def _wire(self) -> None:
         self._lease.heard = self._heard

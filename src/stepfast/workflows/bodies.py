@@ -8,7 +8,7 @@ import functools
 import inspect
 import json
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from stepfast.kernel.asset_ports import AssetRows, Assets, Contents
 from stepfast.kernel.decisions import CallId, HeldRun
@@ -42,6 +42,8 @@ class StepInfo(NamedTuple):
     now: Callable[[], Instant]
     tell: Callable[[Event], None]
     storage: StorageHost | None = None
+    notes: list[Event] | None = None
+    """Facts that the body has noted, to be saved with what comes of it; None where nothing comes of it."""
 
 
 class Later(Exception):
@@ -73,8 +75,23 @@ class Partial(NamedTuple):
     """The calls by which people were told of them; they go with the failures."""
 
 
+class Apart(Protocol):
+    """Of a body whose every call is a run of its own: the code of that run."""
+
+    name: str
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What is said of its runs."""
+        ...
+
+    async def perform(self, loop: Any, body: StepBody, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
+
+
 class StepBody:
     """What a step is, apart from how it is called: its function, the types around it, and its policies."""
+
+    apart: Apart | None = None
 
     def __init__(
         self,

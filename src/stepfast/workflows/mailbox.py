@@ -36,9 +36,9 @@ class Mailbox:
         return bool(self._waiters)
 
     @property
-    def awaited_kinds(self) -> set[WaitKind]:
-        """What the branches of the code that wait are waiting for."""
-        return {self._waits[wait_id].kind for wait_id in self._waiters}
+    def open_kinds(self) -> set[WaitKind]:
+        """What is waited for in the store, whether a branch of the code awaits it now or not."""
+        return {wait.kind for wait in self._waits.values()}
 
     @property
     def has_commands(self) -> bool:

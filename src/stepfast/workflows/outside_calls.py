@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from stepfast.kernel.commands import Request
 from stepfast.kernel.decisions import Message, NewRun, OpenWait, Record
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import IllegalMove, Invalid, StepFailed, StepfastError, StepTimeout, WrongCall
+from stepfast.kernel.events import Event
 from stepfast.kernel.outside import CALLBACK, SHOWN_ERROR, Asking, ExpireCall, message_name
 from stepfast.kernel.retry import Retry
 from stepfast.kernel.states import WaitKind
@@ -144,6 +145,8 @@ class End(NamedTuple):
     message: Message | None = None
     stopping: tuple[NewRun, ...] = ()
     """What stops it, where it goes on though its time is over."""
+    notes: Sequence[Event] = ()
+    """Facts that whoever was asked last has noted."""
 
 
 class OutsideWork:
@@ -165,6 +168,7 @@ class OutsideWork:
         self.wait = wait
         """Open in the store until the end is recorded."""
         self._asking = Asking.read(wait.name)
+        self._notes: Sequence[Event] = ()
 
     def await_(self) -> None:
         """From now on a call back ends it, at once: a timer that is over later must not come before it."""
@@ -194,7 +198,7 @@ class OutsideWork:
                 if not await self._expire():
                     return
             elif (end := await self._ask(is_unwanted)) is not None and not self.is_over:
-                self._end(end)
+                self._end(end._replace(notes=self._notes))
 
     async def _rest(self) -> bool:
         """Wait for the time of the next question; False when the run was let go of meanwhile."""
@@ -277,7 +281,9 @@ class OutsideWork:
 
     async def _invoke(self, poll: StepBody) -> Any:
         context, host = self._asked.context, self._asked.context.host
-        info = StepInfo(context.run, self._call, self._asking.polls, host.clock.now, context.tell, host.storage)
+        self._notes = notes = list[Event]()
+        asking = (self._call, self._asking.polls)
+        info = StepInfo(context.run, *asking, host.clock.now, context.tell, host.storage, notes)
         arguments = poll.arguments.from_json((self._started.handle,), {})
         arguments.apply_defaults()
         limit = self._limit(poll)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ from stepfast.kernel import rules
 from stepfast.kernel.decisions import Decision, OpenWait, Record
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import Invalid, RowsRefused, Unstorable, WrongCall
+from stepfast.kernel.events import Event
 from stepfast.kernel.outside import Asking
 from stepfast.kernel.outside_rules import go_outside
 from stepfast.kernel.states import StepState, WaitKind
@@ -47,6 +48,7 @@ class StepCall:
         self._scheduling = False
         self._backoff: OpenWait | None = None
         """The wait for the next attempt, or for outside work, open in the store until the next record closes it."""
+        self._notes: Sequence[Event] = ()
 
     def _restored(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         return self._body.arguments.restore(self._body.arguments.bind(args, kwargs))
@@ -105,7 +107,7 @@ class StepCall:
         decision = rules.call_off(context.run, record, closed)
         if backoff is not None and backoff.kind is WaitKind.OUTSIDE:
             decision.children = Asking.read(backoff.name).stopping()
-        context.save(decision, partial(self._closed, asked))
+        context.save(self._noted(decision), partial(self._closed, asked))
 
     def _closed(self, asked: Asked, refused: BaseException | None) -> None:
         asked.context.busy.discard(asked.call)
@@ -212,7 +214,7 @@ class StepCall:
         record = asked.new_record(StepState.WAITING, self._attempt_no, started_at, value=started.text)
         record = record._replace(due_at=started.ends_at(record.ended_at, self._body.limits.end(self._begun_at)))
         decision = go_outside(context.run, record, *started.asking(record), self._take_backoff())
-        if await self._open(asked, decision):
+        if await self._open(asked, self._noted(decision)):
             work = self._outside(asked, record._replace(seq=decision.opened[0].wait_id), self._backoff)
             await work.follow(self._is_unwanted)
 
@@ -230,6 +232,8 @@ class StepCall:
             # It rests, or asks what is known by now.
             self._unwanted = True
             task.cancel()
+        if end.notes:
+            self._notes = [note._replace(attempt=record.attempt) for note in end.notes]
         if end.error is not None:
             self._fail(asked, record.started_at, end.error, end)
             return
@@ -253,7 +257,9 @@ class StepCall:
     def _invoke(self, asked: Asked, begun: Callable[[], None] | None = None) -> Coroutine[Any, Any, Any]:
         context = asked.context
         host = context.host
-        info = StepInfo(context.run, asked.call, self._attempt_no, host.clock.now, context.tell, host.storage)
+        # Anew for each attempt: what a body notes that was given up on reaches nobody.
+        self._notes = notes = list[Event]()
+        info = StepInfo(context.run, asked.call, self._attempt_no, host.clock.now, context.tell, host.storage, notes)
         return self._body.invoke(self._arguments, info, host.threads, begun)
 
     def _invoke_within(self, asked: Asked, limit: Limit) -> Coroutine[Any, Any, Any]:
@@ -284,7 +290,8 @@ class StepCall:
         record = asked.new_record(StepState.PENDING, self._attempt_no, started_at, error=text)
         self._due_at = Instant(record.ended_at + delay_ms)
         record = record._replace(due_at=self._due_at)
-        return await self._open(asked, rules.schedule_retry(context.run, record, delay_ms, self._take_backoff()))
+        decision = rules.schedule_retry(context.run, record, delay_ms, self._take_backoff())
+        return await self._open(asked, self._noted(decision))
 
     async def _open(self, asked: Asked, decision: Decision) -> bool:
         """Save what may open a wait, which is closed at once if the code calls the step off meanwhile."""
@@ -309,6 +316,12 @@ class StepCall:
         if not scheduled.done():
             scheduled.set_result(refused is None)
 
+    def _noted(self, decision: Decision) -> Decision:
+        """The same with the facts that the attempt has noted before it."""
+        if self._notes:
+            decision.events, self._notes = (*self._notes, *decision.events), ()
+        return decision
+
     def _take_backoff(self) -> tuple[int, ...]:
         """The wait that the next record closes, if there is one."""
         backoff, self._backoff = self._backoff, None
@@ -325,7 +338,7 @@ class StepCall:
         closed = self._take_backoff()
         decision = rules.end_wait(asked.context.run, record, closed, outside and outside.message)
         decision.children = outside.stopping if outside else ()
-        asked.context.save(decision, partial(self._answered, asked, record, closed, value, error))
+        asked.context.save(self._noted(decision), partial(self._answered, asked, record, closed, value, error))
 
     def _answered(
         self,

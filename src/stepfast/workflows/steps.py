@@ -121,7 +121,10 @@ class StepAlone:
         loop = events._get_running_loop()
         assert isinstance(loop, RunLoop)
         policy = StepPolicy.read(current_branch_of(loop).context.run.metadata)
-        return await ask_durably(loop, StepCall(policy.governing(self.body), args, kwargs))
+        body = policy.governing(self.body)
+        if body.apart is not None:
+            return await body.apart.perform(loop, body, args, kwargs)
+        return await ask_durably(loop, StepCall(body, args, kwargs))
 
 
 async def ask_durably(loop: RunLoop, operation: Operation) -> Any:

@@ -52,7 +52,7 @@ class Here(NamedTuple):
 
     @property
     def made_by(self) -> MadeBy:
-        return self.maker(self.info.call.address, self.info.attempt)
+        return self.maker(self.info.call.address, self.info.attempt)._replace(token=self.info.run.token)
 
     def maker(self, step: str, attempt: int = 1, inputs: tuple[str, ...] = ()) -> MadeBy:
         """A step of this run as who reads and makes assets, by its address."""
@@ -73,8 +73,10 @@ class Here(NamedTuple):
         key = f"made {hashlib.sha256(origin.encode()).hexdigest()}"
         made = new._replace(actor=self.info.run.actor, fresh=True, key=key, key_digest=origin)
         asset = await self.host.assets.put(made, content)
+        # What an earlier attempt has made is that attempt's.
+        maker = new.made_by._replace(attempt=asset.attempt or new.made_by.attempt)
         # Where assets are kept elsewhere, lineage is kept here all the same.
-        await self.host.rows.trace(new.tenant, new.made_by, Role.WRITE, [(asset, new.id)])
+        await self.host.rows.trace(new.tenant, maker, Role.WRITE, [(asset, new.id)])
         return asset
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stepfast.conformance.store.annotations import AnnotationsSuite
 from stepfast.conformance.store.assets import StoreAssetsSuite
 from stepfast.conformance.store.blobs import StoreBlobsSuite
 from stepfast.conformance.store.borne import BorneSuite
@@ -15,19 +16,24 @@ from stepfast.conformance.store.delivering import DeliveringSuite
 from stepfast.conformance.store.ending import EndingSuite
 from stepfast.conformance.store.exceptions import ExceptionsSuite
 from stepfast.conformance.store.letters import LettersSuite
+from stepfast.conformance.store.lineage import LineageSuite
+from stepfast.conformance.store.lives import LivesSuite
 from stepfast.conformance.store.outside import OutsideSuite
 from stepfast.conformance.store.parking import ParkingSuite
 from stepfast.conformance.store.pausing import PausingSuite
 from stepfast.conformance.store.queues import QueuesSuite
 from stepfast.conformance.store.reading import ReadingSuite
 from stepfast.conformance.store.reopening import ReopeningSuite
+from stepfast.conformance.store.retention import RetentionSuite
 from stepfast.conformance.store.reviews import ReviewsSuite
 from stepfast.conformance.store.rewriting import RewritingSuite
 from stepfast.conformance.store.saving import SavingSuite
 from stepfast.conformance.store.sending_again import SendingAgainSuite
 from stepfast.conformance.store.sharing import SharingSuite
+from stepfast.conformance.store.sinks import SinksSuite
 from stepfast.conformance.store.starting import StartingSuite
 from stepfast.conformance.store.suspects import SuspectsSuite
+from stepfast.conformance.store.trail import TrailSuite
 from stepfast.conformance.store.unjoined import UnjoinedSuite
 from stepfast.conformance.store.upkeep import UpkeepSuite
 from stepfast.conformance.store.workers import WorkersSuite
@@ -53,6 +59,8 @@ class StoreConformance(
     BorneSuite,
     ReviewsSuite,
     ReadingSuite,
+    LivesSuite,
+    AnnotationsSuite,
     QueuesSuite,
     WorkersSuite,
     UpkeepSuite,
@@ -62,7 +70,11 @@ class StoreConformance(
     SharingSuite,
     StoreBlobsSuite,
     StoreAssetsSuite,
+    LineageSuite,
     DefinitionsSuite,
+    TrailSuite,
+    SinksSuite,
+    RetentionSuite,
 ):
     """Subclass it with a fixture `make_store`: what you give to `Stepfast`, on a database that is empty in each test.
 

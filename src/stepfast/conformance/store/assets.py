@@ -236,7 +236,7 @@ class StoreAssetsSuite(StoreSuite):
         run = await harness.held()
         maker = made_by(run)._replace(attempt=3, inputs=("asset:given@1",))
         source = await harness.store.put_asset(NewAsset("acme", "source"), reference_to(b"one"))
-        await harness.store.trace("acme", made_by(run), Role.READ, [(source, "source")])
+        await harness.store.trace("acme", maker, Role.READ, [(source, "source")])
         new = NewAsset("acme", "report", fresh=True, made_by=maker, key="made", key_digest="d")
         for _ in range(2):
             made = await harness.store.put_asset(new, reference_to(b"two"))

@@ -128,7 +128,7 @@ class ReopeningSuite(StoreSuite):
             run.token + 1,
             "ann",
         )
-        assert told_by(event) == {"version": 1, "superseded": 1, "reason": "fixed"}
+        assert told_by(event) == {"version": 1, "superseded": 1, "steps": ["ship#1"], "reason": "fixed"}
 
     async def test_a_reopened_run_is_claimed_and_counts_on(self, harness: Harness) -> None:
         first = await failed(harness, input='{"n":7}')

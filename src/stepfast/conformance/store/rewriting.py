@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepfast.conformance.store.acts import decide, end, fail, park, record, step, wait
+from stepfast.conformance.store.acts import HOUR_MS, decide, end, fail, park, record, step, wait
 from stepfast.conformance.store.harness import Harness
 from stepfast.conformance.store.suite import StoreSuite, cases, on_fresh_stores
 from stepfast.kernel.commands import Command, Resume, Rollback, Skip
@@ -126,6 +126,15 @@ class RewritingSuite(StoreSuite):
         assert (changed.state, changed.generation) == (RunState.PAUSED, 1)
         assert (await harness.look(run.run_id)).waits == []
         assert [shown.superseded_by for shown in await harness.store.steps(run.run_id)] == [None, 1, 1]
+
+    async def test_a_run_taken_back_behind_a_wait_for_time_goes_on_at_once(self, harness: Harness) -> None:
+        run = await harness.held()
+        opening = record("nap", 1)._replace(state=StepState.WAITING, value=None)
+        await harness.save(step(run, "charge"), decide(run, EventType.STEP_WAITING, records=(opening,)))
+        await harness.save(park(run, wait(2, WaitKind.TIME, due_in_ms=HOUR_MS)))
+        await harness.change(run.run_id, Rollback(seq=1, event=3))
+        changed = await harness.change(run.run_id, Resume())
+        assert (changed.state, len(await harness.claim())) == (RunState.RUNNING, 1)
 
     @cases(command={"skip": SHIP, "rollback": Rollback(seq=1, event=3)})
     async def test_a_run_that_somebody_holds_is_left_alone(self, harness: Harness, command: Command) -> None:

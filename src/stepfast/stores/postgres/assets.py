@@ -10,6 +10,8 @@ from stepfast.kernel.artifacts import Artifact, ArtifactFilter, ArtifactView, Ke
 from stepfast.kernel.assets import AssetFilter, AssetView, LineageFilter, LineageView, MadeBy, NewAsset, Role
 from stepfast.kernel.blobs import Reference
 from stepfast.kernel.errors import StepfastError
+from stepfast.kernel.ids import RunId
+from stepfast.kernel.lineage import GraphFilter, LineageEdge
 from stepfast.stores import assets
 from stepfast.stores.assets import Work
 from stepfast.stores.postgres.driver import Connection, Row
@@ -18,10 +20,12 @@ from stepfast.stores.statements import Numbered, asset_statements, narrowed, num
 
 T = TypeVar("T")
 
-# Lists in JSON are taken apart in a way of this database's own.
+# Lists in JSON are taken apart in a way of this database's own, and so are graphs kept in the order of their depth.
 OWN = {
+    "downstream": "select * from stepfast.downstream(:tenant, :asset_id, :version, :limit)",
     "fill_collection": "select stepfast.fill_collection(:tenant, :name, :ids)",
     "missing_assets": "select stepfast.missing_assets(:tenant, :ids)",
+    "upstream": "select * from stepfast.upstream(:tenant, :asset_id, :version, :limit)",
     "tag_asset": "select stepfast.tag_asset(:tenant, :asset_id, :tags)",
 }
 # Without the lock a holder that is losing its run could still write behind the loss.
@@ -62,6 +66,14 @@ class PostgresAssets:
     async def lineage(self, where: LineageFilter) -> list[LineageView]:
         """Who has read and written what."""
         return await self._work(lambda: assets.list_lineage(where))
+
+    async def lineage_edges(self, where: GraphFilter) -> list[LineageEdge]:
+        """The graph of a version."""
+        return await self._work(lambda: assets.list_edges(where))
+
+    async def last_try(self, tenant: str, run_id: RunId, step: str) -> MadeBy | None:
+        """A step as who makes assets."""
+        return await self._work(lambda: assets.last_try(tenant, run_id, step))
 
     async def keep_artifact(self, keeping: Keeping, artifact: Artifact) -> None:
         """Keep something of a step."""

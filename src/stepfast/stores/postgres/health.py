@@ -20,6 +20,18 @@ select current_setting('server_version') as version,
        to_regclass('stepfast.migration') is not null as has_schema
 """
 
+# Who owns a table may do anything with it, also who may act as its owner.
+_TRAIL_OWNER = """
+select current_user::text
+  from pg_class c
+ where c.oid = to_regclass('stepfast.event')
+   and (
+       pg_has_role(c.relowner, 'member')
+       or has_table_privilege(c.oid, 'update, delete, truncate, trigger')
+       or has_any_column_privilege(c.oid, 'update')
+   )
+"""
+
 _SCHEMA = "select coalesce(max(number), 0) from stepfast.migration"
 
 # Autovacuum does its work in transactions of its own, which hold nobody up.
@@ -58,6 +70,7 @@ async def _examine(connection: Connection) -> Health:
     version, fsync, full_page_writes, synchronous_commit, now, has_schema = (await connection.fetch(_ABOUT))[0]
     settings = {"fsync": fsync, "full_page_writes": full_page_writes, "synchronous_commit": synchronous_commit}
     oldest = await connection.fetch(_OLDEST)
+    owner = await connection.fetch(_TRAIL_OWNER)
     return Health(
         server=f"PostgreSQL {version}",
         schema=(await connection.fetch(_SCHEMA))[0][0] if has_schema else 0,
@@ -65,6 +78,7 @@ async def _examine(connection: Connection) -> Health:
         weaknesses=tuple(_weaknesses(settings)),
         now=Instant(now),
         oldest=LongTransaction(*oldest[0]) if oldest else None,
+        trail_owner=owner[0][0] if owner else None,
     )
 
 

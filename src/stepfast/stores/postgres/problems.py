@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from stepfast.kernel.errors import (
+    Invalid,
     KeyReused,
     RowsRefused,
     StepfastError,
@@ -18,6 +19,8 @@ from stepfast.stores.postgres.driver import InterfaceError, InternalClientError,
 FAILURES = (PostgresError, InterfaceError, InternalClientError, OSError, TimeoutError, EOFError)
 
 KEY_REUSED = "SF001"
+ROLE_REFUSED = "SF002"
+NOT_ALLOWED = "42501"
 # A prepared statement that is not there, or is there already: a pooler hands our statements to changing sessions.
 NOT_OUR_SESSION = frozenset({"26000", "42P05"})
 # How often a call is tried that failed in a way that left nothing behind. Deadlocks and serialization failures pass; a
@@ -39,6 +42,12 @@ _AT_THE_DOOR = {
 }
 
 
+_LET_THE_OWNER = (
+    "Let the owner of the schema run `stepfast migrate --grant ROLE` for the role of the database URL, or "
+    "`--grant-reader ROLE` for one that only reads."
+)
+
+
 def place(url: str) -> str:
     """The database as errors name it: host, port and name, never the password."""
     parts = urlsplit(url)
@@ -53,6 +62,10 @@ def explained(where: str, problem: BaseException) -> StepfastError:
     state = sqlstate(problem)
     if state == KEY_REUSED:
         return KeyReused(str(problem))
+    if state == ROLE_REFUSED:
+        return Invalid(str(problem))
+    if state == NOT_ALLOWED:
+        return StoreUnusable(f"{where} does not allow it ({problem}). {_LET_THE_OWNER}")
     if state[:2] in _REFUSED_CLASSES:
         return RowsRefused(f"{where} refuses a row ({state}: {problem}). Nothing of its batch was written.")
     if state in _NO_SCHEMA:

@@ -10,6 +10,7 @@ from stepfast.kernel.errors import StoreMismatch, StoreUnusable
 from stepfast.stores.postgres.driver import Connection
 from stepfast.stores.postgres.lines import Address
 from stepfast.stores.postgres.problems import FAILURES, explained
+from stepfast.stores.postgres.rights import REGRANT, may_change_schema, not_its_owner
 
 OLDEST_SERVER = 140_000
 MIGRATE_S = 3_600.0
@@ -33,7 +34,8 @@ select current_setting('server_version_num')::integer,
        current_setting('default_transaction_isolation'),
        pg_is_in_recovery(),
        pg_backend_pid(),
-       to_regclass('stepfast.migration') is not null
+       to_regclass('stepfast.migration') is not null,
+       coalesce((select pg_has_role(n.nspowner, 'usage') from pg_namespace n where n.nspname = 'stepfast'), true)
 """
 
 
@@ -46,9 +48,9 @@ class Migration(NamedTuple):
 
     @property
     def transaction(self) -> str:
-        """The change and its record, for one transaction."""
+        """The change and its record, for one transaction; who could use what was there can use what is new."""
         record = f"values ({self.number}, '{self.name}', (extract(epoch from clock_timestamp()) * 1000)::bigint)"
-        return f"{self.script}\ninsert into stepfast.migration (number, name, applied_at) {record};"
+        return f"{self.script}\ninsert into stepfast.migration (number, name, applied_at) {record};\n{REGRANT}"
 
 
 @cache
@@ -71,6 +73,9 @@ async def apply_migrations(connection: Connection, where: str) -> list[str]:
     """Apply what the database lacks, each in a transaction of its own; of two processes that try, one waits."""
     applied: list[str] = []
     try:
+        if not await may_change_schema(connection):
+            _check_schema(where, await _newest(connection), may_change=False)
+            return []
         while name := await _apply_next(connection, where):
             applied.append(name)
     except FAILURES as problem:
@@ -81,9 +86,9 @@ async def apply_migrations(connection: Connection, where: str) -> list[str]:
 async def check_database(connection: Connection, address: Address) -> None:
     """Refuse a server or schema that we cannot work with, and learn whether sessions are our own."""
     try:
-        number, version, encoding, isolation, is_replica, pid, is_ours = (await connection.fetch(_ABOUT))[0]
+        number, version, encoding, isolation, is_replica, pid, is_ours, may_change = (await connection.fetch(_ABOUT))[0]
         _check_server(address.where, number, version, encoding, is_replica)
-        _check_schema(address.where, await _newest(connection) if is_ours else 0)
+        _check_schema(address.where, await _newest(connection) if is_ours else 0, may_change)
     except FAILURES as problem:
         raise explained(address.where, problem) from problem
     if address.has_own_sessions is None:
@@ -111,8 +116,10 @@ def _check_shared_sessions(where: str, isolation: str) -> None:
         )
 
 
-def _check_schema(where: str, number: int) -> None:
+def _check_schema(where: str, number: int, may_change: bool) -> None:
     newest = known_migrations()[-1].number
+    if number < newest and not may_change:
+        raise not_its_owner(where, number, newest)
     if number < newest:
         raise StoreMismatch(f"{where} has schema {number}, and this program needs {newest}. Run `stepfast migrate`.")
     _refuse_newer(where, number)

@@ -9,10 +9,9 @@ from urllib.parse import urlsplit
 from stepfast.kernel.errors import StoreUnusable
 from stepfast.stores.postgres.driver import sqlstate
 from stepfast.stores.postgres.lines import Address, Deadlines, part
-from stepfast.stores.postgres.problems import FAILURES, explained
+from stepfast.stores.postgres.problems import FAILURES, NOT_ALLOWED, explained
 
 MAKE_S = 60.0
-NOT_ALLOWED = "42501"
 
 
 @asynccontextmanager

@@ -9,7 +9,10 @@ from stepfast.kernel.sinks import HeldBack, SinkLetter, SinkStep, TakenSink
 from stepfast.stores.postgres.lines import Pool
 from stepfast.stores.sinks import SinkReads
 
-TAKE = "select token, cursor, tries, due_at from stepfast.take_sink($1::text, $2::text, $3::bigint, $4::boolean)"
+TAKE = """
+select token, cursor, tries, due_at, replays
+  from stepfast.take_sink($1::text, $2::text, $3::bigint, $4::boolean)
+"""
 ADVANCE = """
 select stepfast.advance_sink(
     $1::text, $2::integer, $3::bigint, $4::bigint, $5::integer, $6::bigint, $7::text,

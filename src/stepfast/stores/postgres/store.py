@@ -51,6 +51,9 @@ from stepfast.kernel.views import (
     WorkerView,
 )
 from stepfast.stores import items, rows
+from stepfast.stores.annotations import Annotations
+from stepfast.stores.grants import Grant
+from stepfast.stores.lives import Lives
 from stepfast.stores.postgres import (
     claiming,
     commands,
@@ -58,6 +61,7 @@ from stepfast.stores.postgres import (
     hints,
     reading,
     review_reads,
+    rights,
     saving,
     schema,
     starting,
@@ -70,6 +74,7 @@ from stepfast.stores.postgres.driver import Connection
 from stepfast.stores.postgres.hints import Ear
 from stepfast.stores.postgres.lines import Address, Deadlines, Line, LinePerLoop, Pool, part
 from stepfast.stores.postgres.outside import PostgresOutside
+from stepfast.stores.postgres.retention import PostgresRetention
 from stepfast.stores.postgres.sinks import PostgresSinks
 from stepfast.stores.postgres.trail import PostgresTrail
 
@@ -79,7 +84,16 @@ BLOB_LINES = 2
 T = TypeVar("T")
 
 
-class PostgresStore(PostgresAssets, PostgresDefinitions, PostgresOutside, PostgresTrail, PostgresSinks):
+class PostgresStore(
+    PostgresAssets,
+    PostgresDefinitions,
+    PostgresOutside,
+    PostgresTrail,
+    PostgresSinks,
+    PostgresRetention,
+    Annotations,
+    Lives,
+):
     """Everything remembered in one database.
 
     `has_own_sessions` says whether each connection has a session of the server to itself; behind a pooler such as
@@ -126,6 +140,11 @@ class PostgresStore(PostgresAssets, PostgresDefinitions, PostgresOutside, Postgr
         """Bring the schema up to date; each migration is a transaction of its own."""
         async with self._visit() as connection:
             return await schema.apply_migrations(connection, self._address.where)
+
+    async def grant(self, grants: Sequence[Grant]) -> None:
+        """Let roles use the schema without owning it, now and after later migrations."""
+        async with self._visit() as connection:
+            await rights.grant(connection, self._address.where, grants)
 
     async def _ask(self, name: str, parameters: dict[str, Any], view: Callable[[Sequence[Any]], T]) -> list[T]:
         return await reading.read(self._cold, name, parameters, view)

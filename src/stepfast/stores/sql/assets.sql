@@ -174,39 +174,99 @@ select v.asset_id, v.version, v.tenant, v.media_type, v.metadata, v.tags, v.dige
 
 -- name: add_lineage
 -- What a step has read or written, once.
-insert into stepfast.lineage (run_id, generation, step, role, asset_id, version, tenant, wanted_id, at, attempt)
-values (:run_id, :generation, :step, :role, :asset_id, :version, :tenant, :wanted_id, stepfast.now_ms(), :attempt)
-on conflict (run_id, generation, step, role, asset_id, version, wanted_id) do nothing;
+insert into stepfast.lineage (run_id, generation, step, role, asset_id, version, tenant, wanted_id, at, attempt, token)
+values (:run_id, :generation, :step, :role, :asset_id, :version, :tenant, :wanted_id, stepfast.now_ms(), :attempt,
+        :token)
+on conflict (run_id, generation, step, role, asset_id, version, wanted_id, attempt, token) do nothing
+returning 1;
 
 -- name: drop_lineage
--- Make room for what a step has read or written in the end.
+-- Make room for what a step is given to read in the end; what its own tries have read stays.
 delete from stepfast.lineage
  where run_id = :run_id
    and tenant = :tenant
    and generation = :generation
    and step = :step
-   and role = :role;
+   and role = :role
+   and token = 0;
 
 -- name: inputs_of
--- What a step of a run has read in one generation.
-select asset_id, version
+-- What one try of a step has read by now; without a token the last try of its attempt is meant.
+select distinct asset_id, version
   from stepfast.lineage
  where run_id = :run_id
    and tenant = :tenant
    and generation = :generation
    and step = :step
    and role = 'read'
+   and (token = 0
+        or (attempt = :attempt
+            and token = coalesce(cast(:token as integer),
+                                 (select max(l.token)
+                                    from stepfast.lineage l
+                                   where l.run_id = :run_id
+                                     and l.tenant = :tenant
+                                     and l.generation = :generation
+                                     and l.step = :step
+                                     and l.role = 'read'
+                                     and l.attempt = :attempt))))
  order by asset_id, version;
 
+-- name: add_derivations
+-- What was written was made of what the same try had read by then.
+insert into stepfast.derivation (tenant, asset_id, version, input_id, input_version, wanted_id, run_id, generation,
+                                 step, attempt)
+select distinct tenant, :asset_id, cast(:version as integer), asset_id, version, :wanted_id, run_id, generation, step,
+       cast(:attempt as integer)
+  from stepfast.lineage
+ where run_id = :run_id
+   and tenant = :tenant
+   and generation = :generation
+   and step = :step
+   and role = 'read'
+   and (token = 0
+        or (attempt = :attempt
+            and token = coalesce(cast(:token as integer),
+                                 (select max(l.token)
+                                    from stepfast.lineage l
+                                   where l.run_id = :run_id
+                                     and l.tenant = :tenant
+                                     and l.generation = :generation
+                                     and l.step = :step
+                                     and l.role = 'read'
+                                     and l.attempt = :attempt))));
+
+-- name: add_derivation
+-- The same of something that was told to be among what it was made of.
+insert into stepfast.derivation (tenant, asset_id, version, input_id, input_version, wanted_id, run_id, generation,
+                                 step, attempt)
+values (:tenant, :asset_id, :version, :input_id, :input_version, :wanted_id, :run_id, :generation, :step, :attempt);
+
+-- name: last_try
+-- The generation, the attempt and the lease of the record that counts of a step.
+select generation, attempt, token
+  from stepfast.step
+ where run_id = :run_id
+   and tenant = :tenant
+   and superseded_by is null
+   and path = :path
+   and name = :step
+   and count = :nth
+ order by seq desc
+ limit 1;
+
 -- name: list_lineage
--- Who has read and written what, oldest run first; of an asset also what was written in its stead.
-select run_id, generation, step, role, asset_id, version, wanted_id, at, attempt
+-- Who has read and written what, oldest run first; of an asset also what was written in its stead. Tries of one attempt
+-- are one.
+select run_id, generation, step, role, asset_id, version, wanted_id, min(at), attempt
   from stepfast.lineage
  where tenant = :tenant
    and (cast(:run_id as text) is null or run_id = :run_id)
+   and (cast(:generation as integer) is null or generation = :generation)
    and (cast(:asset_id as text) is null or (asset_id = :asset_id or (wanted_id = :instead and wanted_id <> asset_id)))
    and (cast(:version as integer) is null or version = :version)
- order by run_id, generation, at, step, role, asset_id, version
+ group by run_id, generation, step, role, asset_id, version, wanted_id, attempt
+ order by run_id, generation, min(at), step, role, asset_id, version, attempt
  limit :limit;
 
 -- name: keep_artifact

@@ -10,6 +10,8 @@ import apsw
 from stepfast.kernel.artifacts import Artifact, ArtifactFilter, ArtifactView, Keeping
 from stepfast.kernel.assets import AssetFilter, AssetView, LineageFilter, LineageView, MadeBy, NewAsset, Role
 from stepfast.kernel.blobs import Reference
+from stepfast.kernel.ids import RunId
+from stepfast.kernel.lineage import GraphFilter, LineageEdge
 from stepfast.stores import assets
 from stepfast.stores.assets import Work
 from stepfast.stores.sqlite.asking import Row, fetch, statements
@@ -56,6 +58,14 @@ class SqliteAssets:
     async def lineage(self, where: LineageFilter) -> list[LineageView]:
         """Who has read and written what."""
         return await self._views.run(_work(assets.list_lineage(where)))
+
+    async def lineage_edges(self, where: GraphFilter) -> list[LineageEdge]:
+        """The graph of a version."""
+        return await self._views.run(_work(assets.list_edges(where)))
+
+    async def last_try(self, tenant: str, run_id: RunId, step: str) -> MadeBy | None:
+        """A step as who makes assets."""
+        return await self._views.run(_work(assets.last_try(tenant, run_id, step)))
 
     async def keep_artifact(self, keeping: Keeping, artifact: Artifact) -> None:
         """Keep something of a step."""

@@ -43,7 +43,10 @@ def _take(connection: apsw.Connection, given: dict[str, Any]) -> TakenSink | Non
     given = {**given, "now": moment(connection)}
     connection.execute(SQL["make_sink"], given)
     found = fetch(connection, SQL["take_sink"], given)
-    return TakenSink(given["name"], *found[0]) if found else None
+    if not found:
+        return None
+    token, cursor, tries, due_at, replays = found[0]
+    return TakenSink(given["name"], token, cursor, tries, due_at, bool(replays))
 
 
 def _advance(connection: apsw.Connection, taken: TakenSink, step: SinkStep, lease_ms: int) -> bool:

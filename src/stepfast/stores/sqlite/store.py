@@ -50,6 +50,8 @@ from stepfast.kernel.views import (
     StepView,
     WorkerView,
 )
+from stepfast.stores.annotations import Annotations
+from stepfast.stores.lives import Lives
 from stepfast.stores.sqlite import (
     changing,
     claiming,
@@ -71,6 +73,7 @@ from stepfast.stores.sqlite.file_system import prepare_folder
 from stepfast.stores.sqlite.hints import Hints
 from stepfast.stores.sqlite.outside import SqliteOutside
 from stepfast.stores.sqlite.problems import explained
+from stepfast.stores.sqlite.retention import SqliteRetention
 from stepfast.stores.sqlite.sinks import SqliteSinks
 from stepfast.stores.sqlite.trail import SqliteTrail
 
@@ -79,7 +82,9 @@ PATIENCE_MS = 5_000
 T = TypeVar("T")
 
 
-class SqliteStore(SqliteAssets, SqliteDefinitions, SqliteOutside, SqliteTrail, SqliteSinks):
+class SqliteStore(
+    SqliteAssets, SqliteDefinitions, SqliteOutside, SqliteTrail, SqliteSinks, SqliteRetention, Annotations, Lives
+):
     """Everything remembered in one file; `patience_ms` is how long a call waits for another process to finish."""
 
     # Its writer is a thread: beside a busy interpreter it would wait for its turn at every statement.

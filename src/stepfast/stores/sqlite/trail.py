@@ -7,9 +7,9 @@ from functools import partial
 
 import apsw
 
-from stepfast.kernel.seals import Leaf, Seal
+from stepfast.kernel.seals import FIRST, Leaf, Seal
 from stepfast.kernel.trail import Doubt, TrailPage
-from stepfast.stores.sqlite.asking import statements
+from stepfast.stores.sqlite.asking import one, statements
 from stepfast.stores.sqlite.connection import Writer
 from stepfast.stores.trail import TrailReads
 
@@ -32,6 +32,9 @@ class SqliteTrail(TrailReads):
 
 
 def _put(connection: apsw.Connection, seal: Seal, leaves: Sequence[Leaf]) -> bool:
+    # Before there is a seal runs are pruned without one: what has gone since it was read must not be in the first.
+    if seal.body.number == FIRST and any(one(connection, SQL["is_pruned"], (leaf.run_id,)) for leaf in leaves):
+        return False
     connection.execute(SQL["insert_seal"], (*seal.body, seal.key, seal.signature))
     if not connection.changes():
         return False

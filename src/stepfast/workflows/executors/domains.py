@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Any, ParamSpec, Protocol, TypeVar, overload
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 from stepfast.kernel.durations import Duration
 from stepfast.kernel.retry import Retry
@@ -13,6 +13,9 @@ from stepfast.workflows.executors.health import HealthCheck
 from stepfast.workflows.limits import Limits, check_limit
 from stepfast.workflows.registry import DEFINED_STEPS
 from stepfast.workflows.steps import AsyncStep, StepDecorator, SyncStep, check_name
+
+if TYPE_CHECKING:
+    from stepfast.workflows.transformations.calling import Transformation, TransformationDecorator
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -79,6 +82,38 @@ class Domain:
         decorator = DomainStep(self, name, description, health, (retry or self.retry, limits, key, queue))
         return decorator if function is None else decorator(function)
 
+    def transformation(
+        self,
+        name: str | None = None,
+        /,
+        *,
+        inputs: str | Iterable[str] | Mapping[str, str | Iterable[str]] = "*/*",
+        outputs: str | Iterable[str] = "*/*",
+        review_below: float | None = None,
+        version: int = 1,
+        description: str | None = None,
+        health: HealthCheck | None = None,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        total_timeout: Duration | None = None,
+        queue: str | None = None,
+    ) -> TransformationDecorator:
+        """Make a function of assets (`Source`) that returns assets (`Derived`) a transformation of this domain.
+
+        Each use is a run of its own. `inputs` and `outputs` are media types, or kinds like `image/*`; of inputs also by
+        the names of parameters. With a confidence below `review_below` a person looks before the outputs count.
+        """
+        # Seldom needed, and it brings reviews along.
+        from stepfast.workflows.transformations.calling import TransformationDecorator
+
+        limits = Limits(
+            check_limit("The timeout of a transformation", timeout),
+            check_limit("The total_timeout of a transformation", total_timeout),
+        )
+        terms = {"version": version, "inputs": inputs, "outputs": outputs, "review_below": review_below}
+        options, told = (retry or self.retry, limits, queue), (description, health)
+        return TransformationDecorator(self.full_name, self._add_transformation, name, terms, options, told)
+
     def register(
         self,
         thing: object,
@@ -108,6 +143,11 @@ class Domain:
             executor = self._home.add(executor)
         self._executors[executor.name] = executor
         return executor
+
+    def _add_transformation(self, made: Transformation[..., Any], executor: Executor) -> None:
+        if self._home is None:
+            DEFINED_STEPS.add(made.alone)
+        self._add(executor)
 
     def _add_step(self, wrapped: Any, description: str | None, health: HealthCheck | None) -> None:
         executor = describe_step(wrapped.alone, description, health)

@@ -70,6 +70,10 @@ class Executor:
         if isinstance(thing, AsyncStep | SyncStep):
             known = executor_of_step(thing.alone)
             return known._altered(name, description, health, retry, origin)
+        alone = getattr(thing, "alone", None)
+        if isinstance(alone, StepAlone):
+            # A transformation, which is no step, and an executor all the same.
+            return executor_of_step(alone)._altered(name, description, health, retry, origin)
         if inspect.isroutine(thing):
             usable = check_name("Executor", name or getattr(thing, "__name__", ""), thing)
             body = _body(thing, usable, retry)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,7 +17,7 @@ from stepfast.workflows.culprits import is_native
 from stepfast.workflows.executors.executor import Executor
 from stepfast.workflows.executors.schemas import CONFIG
 from stepfast.workflows.functions import Workflow
-from stepfast.workflows.graphs.drafts import Draft, GateDraft, GraphStep, Group, UseDraft, joined_hint
+from stepfast.workflows.graphs.drafts import Draft, GateDraft, GraphStep, Group, PolicyDraft, UseDraft, joined_hint
 from stepfast.workflows.graphs.formulas import Reading, StageInputs, formula_of, has_unknown, is_function
 from stepfast.workflows.graphs.hints import NoSuchPart, item_of, may_be_list, may_fit, part_of, restored
 from stepfast.workflows.graphs.stages import Around, executor_of, types_of
@@ -25,6 +25,7 @@ from stepfast.workflows.graphs.terms import good_options
 from stepfast.workflows.graphs.values import Value, path_of, root_of, step_of
 from stepfast.workflows.limits import Limits, check_limit
 from stepfast.workflows.plans.checking import Names, Problem
+from stepfast.workflows.plans.frame import BESIDE
 from stepfast.workflows.plans.plan import (
     Block,
     Each,
@@ -33,13 +34,14 @@ from stepfast.workflows.plans.plan import (
     Handler,
     OnFailure,
     PlanStep,
+    Policy,
     Reference,
     Scope,
     Use,
     While,
 )
 from stepfast.workflows.registry import DEFINED_STEPS
-from stepfast.workflows.steps import AsyncStep, SyncStep
+from stepfast.workflows.steps import AsyncStep, StepAlone, SyncStep
 
 if TYPE_CHECKING:
     from stepfast.workflows.graphs.graph import Graph
@@ -107,6 +109,7 @@ class Compiler:
             after=self._in_item(draft, ("output",), lambda: self._gate(options.get("after"))),
             undo=self._in_item(draft, ("output",), lambda: self._undo(options.get("undo"))),
             catch=self._in_item(draft, ("error",), lambda: self._catch(draft)),
+            policies=self._in_item(draft, ("output",), lambda: self._policies(options.get("policies", ()))),
             on_failure=self._on_failure(options.get("on_failure", OnFailure.FAIL)),
             mock=options.get("mock"),
             has_mock="mock" in options,
@@ -296,23 +299,40 @@ class Compiler:
         parameter = first_parameter(executor)
         return Use(executor.name, formula_of({parameter: Value("output")}, self))
 
+    def _policies(self, drafts: Iterable[PolicyDraft]) -> tuple[Policy, ...]:
+        return tuple(self._policy(draft) for draft in drafts)
+
+    def _policy(self, draft: PolicyDraft) -> Policy:
+        is_of_output = draft.before is None and not draft.check.inputs
+        if is_of_output and isinstance(draft.check.target, str):
+            told = (
+                f"policy {draft.id!r} has the check {draft.check.target!r}: say what it is given, in arguments={{...}}"
+            )
+            raise InvalidDefinition(told)
+        check = self._undo(draft.check.target) if is_of_output else self.use(draft.check, beside=BESIDE)
+        assert check is not None
+        limits = Limits(check_limit("the timeout of a policy", draft.timeout))
+        when = self._optional(draft.when)
+        return Policy(draft.id, check, draft.conflict, draft.before, when, limits, dict(draft.terms))
+
     def _estimate(self, estimate: Any) -> Formula | None:
         return None if estimate is None else Estimating.of(estimate, self)
 
     # What steps do.
 
-    def use(self, draft: UseDraft) -> Use:
-        """The call of an executor."""
+    def use(self, draft: UseDraft, beside: Collection[str] = (CONFIG,)) -> Use:
+        """The call of an executor; what is given beside its inputs need not be among them."""
         config = json_of(draft.config) if draft.config is not None else {}
         if isinstance(draft.target, str):
             return Use(draft.target, formula_of(dict(draft.inputs), self), config)
         executor = self.executor(draft.target)
-        self._check_inputs(executor, draft.inputs)
+        self._check_inputs(executor, draft.inputs, beside)
         return Use(executor.name, formula_of(dict(draft.inputs), self), config)
 
     def executor(self, target: Any) -> Executor:
         """The executor of a step, made known under its name."""
-        if not isinstance(target, AsyncStep | SyncStep | Executor):
+        is_transformation = isinstance(getattr(target, "alone", None), StepAlone)
+        if not is_transformation and not isinstance(target, AsyncStep | SyncStep | Executor):
             raise InvalidDefinition(
                 f"{shown(target)} cannot be used as a step: mark the function with @step, give an executor's name, or "
                 f"write a stage of the graph."
@@ -325,9 +345,9 @@ class Compiler:
             )
         return executor
 
-    def _check_inputs(self, executor: Executor, inputs: Mapping[str, Any]) -> None:
+    def _check_inputs(self, executor: Executor, inputs: Mapping[str, Any], beside: Collection[str]) -> None:
         signature = inspect.signature(executor.body.function)
-        kept = [each for each in signature.parameters.values() if each.name != CONFIG]
+        kept = [each for each in signature.parameters.values() if each.name not in beside]
         try:
             signature.replace(parameters=kept).bind(**inputs)
         except TypeError as error:

@@ -57,6 +57,19 @@ class UseDraft:
 
 
 @dataclass(frozen=True, slots=True)
+class PolicyDraft:
+    """A check of a step; without inputs it is given what it has parameters for."""
+
+    id: str
+    check: UseDraft
+    before: Literal["read", "write"] | None
+    conflict: Literal["review", "fail"]
+    when: Condition | None
+    timeout: Duration | None
+    terms: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class EachDraft:
     """One call for every item of a list."""
 
@@ -110,6 +123,7 @@ class StepOptions(TypedDict, total=False):
     before: GateDraft
     after: GateDraft
     undo: Any
+    policies: Iterable[PolicyDraft]
     on_failure: OnFailure | Literal["fail", "continue", "skip_dependents", "compensate"]
     description: str
     metadata: Mapping[str, Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast, overload
 
 from typing_extensions import Unpack
 
@@ -24,6 +24,7 @@ from stepfast.workflows.graphs.drafts import (
     Draft,
     GateDraft,
     GraphStep,
+    PolicyDraft,
     ReviewOptions,
     ReviewTerms,
     StepOptions,
@@ -38,6 +39,9 @@ from stepfast.workflows.plans.frame import as_json
 from stepfast.workflows.plans.workflow import PlanWorkflow
 from stepfast.workflows.questions import schema_text
 from stepfast.workflows.steps import AsyncStep, SyncStep
+
+if TYPE_CHECKING:
+    from stepfast.workflows.transformations.calling import Transformation
 
 T = TypeVar("T")
 
@@ -68,7 +72,13 @@ class ReadySteps(Builder):
 
     @overload
     def use(
-        self, target: str | Executor, /, *, id: str | None = None, config: Any = None, **inputs: Any
+        self,
+        target: str | Executor | Transformation[..., Any],
+        /,
+        *,
+        id: str | None = None,
+        config: Any = None,
+        **inputs: Any,
     ) -> GraphStep[Any]: ...
 
     def use(
@@ -230,6 +240,26 @@ class ReadySteps(Builder):
     ) -> GateDraft:
         """A review for `before=` or `after=` of a step: `after=graph.gate(lambda output: output.confidence < 0.6)`."""
         return GateDraft(when, reason, title, terms)
+
+    def policy(
+        self,
+        id: str,
+        check: AnyStep[Any] | str,
+        /,
+        *,
+        before: Literal["read", "write"] | None = None,
+        conflict: Literal["review", "fail"] = "fail",
+        when: Condition | None = None,
+        timeout: Duration | None = None,
+        arguments: Mapping[str, Binding] | None = None,
+        **terms: Unpack[ReviewTerms],
+    ) -> PolicyDraft:
+        """A check for `policies=` of a step, by a step or an executor that answers `{"ok": bool, "reason": str}`.
+
+        It is asked about the output; with `before` about what a transformation is about to read, or to write. Without
+        `arguments` its first parameter is given the output, or, with `before`, `assets` and `writes` what these are.
+        """
+        return PolicyDraft(id, UseDraft(check, arguments or {}), before, conflict, when, timeout, terms)
 
     def undo(self, target: AnyStep[Any] | str, /, **inputs: Any) -> UseDraft:
         """How a step is undone, for its `undo=`: `graph.undo(release, ticket=lambda output: output.ticket)`."""

@@ -8,8 +8,9 @@ from typing import Any, cast
 
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.retry import Retry
+from stepfast.kernel.reviews import ItemKind
 from stepfast.kernel.texts import check_text, shown
-from stepfast.workflows.graphs.drafts import Draft, GateDraft, StepOptions
+from stepfast.workflows.graphs.drafts import Draft, GateDraft, PolicyDraft, StepOptions
 from stepfast.workflows.plans.gates import AFTER, BEFORE
 from stepfast.workflows.questions import Terms, question_of
 from stepfast.workflows.reviewing import review
@@ -42,6 +43,8 @@ def _fault(name: str, value: object) -> str | None:
         return f"{name} is {shown(value)}; it must be {told}"
     if name == "estimate" and not callable(value):
         return f"estimate is {shown(value)}; it must be a function of `input` and `config`"
+    if name == "policies":
+        return _fault_of_policies(value)
     try:
         if name == "queue" and isinstance(value, str):
             check_text("queue", value)
@@ -49,6 +52,24 @@ def _fault(name: str, value: object) -> str | None:
             check_terms({"verdicts": AFTER if name == "after" else BEFORE, **value.terms}, value.reason, {})
     except Invalid as error:
         return f"{name}: {str(error).rstrip('.')}"
+    return None
+
+
+def _fault_of_policies(value: object) -> str | None:
+    if not isinstance(value, list | tuple) or not all(isinstance(each, PolicyDraft) for each in value):
+        return f"policies is {shown(value)}; it must be a list of graph.policy(...)"
+    for policy in value:
+        told = f"policy {shown(policy.id)}"
+        if policy.before not in (None, "read", "write"):
+            return f"{told} has before={policy.before!r}; it can be 'read' or 'write'"
+        if policy.conflict not in ("review", "fail"):
+            return f"{told} has conflict={policy.conflict!r}; it can be 'review' or 'fail'"
+        try:
+            check_text("the id of a policy", policy.id)
+            verdicts = BEFORE if policy.before == "read" else AFTER
+            check_terms({"verdicts": verdicts, **policy.terms}, ItemKind.POLICY_CONFLICT, {})
+        except Invalid as error:
+            return f"{told}: {str(error).rstrip('.')}"
     return None
 
 

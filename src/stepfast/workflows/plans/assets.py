@@ -2,12 +2,16 @@
 
 Both are durable calls of their own beside the step's, `parse.reads` and `parse.writes`. What is written is made of what
 the step's record holds: whoever comes back after a crash makes the same thing again, and is given what was made.
+
+Where a policy must let the step read, `parse.finds` comes first: it is asked about the versions that this names, and
+these are read.
 """
 
 from __future__ import annotations
 
 import copy
 import hashlib
+import json
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -33,6 +37,7 @@ from stepfast.workflows.codec import ValueCodec
 from stepfast.workflows.inputs import item_of, stand_in
 from stepfast.workflows.loop import current_branch_of
 from stepfast.workflows.plans.frame import as_json
+from stepfast.workflows.plans.guarding import FINDS, guards
 from stepfast.workflows.plans.places import Place
 from stepfast.workflows.plans.plan import AssetUse, PlanStep
 from stepfast.workflows.step_calls import StepCall
@@ -65,6 +70,12 @@ class ToKeep(TypedDict):
     metadata: str | None
     tags: list[str]
     digest: str
+
+
+async def find(assets: list[Wanted]) -> Items:
+    """The body of `parse.finds`: what the step would read, of which nothing is told yet."""
+    here = body_here(FINDS)
+    return [item_of(await _found(here, wanted)) for wanted in assets]
 
 
 async def look_up(step: str, assets: list[Wanted]) -> Items:
@@ -103,6 +114,7 @@ async def _kept(step: str, attempt: int, inputs: list[str], assets: list[ToKeep]
     raise AssertionError("never called")
 
 
+FIND = StepBody(find, FINDS, RETRY, None)
 LOOK_UP = StepBody(look_up, "reads", RETRY, None)
 KEEP = StepBody(_kept, "writes", RETRY, None)
 
@@ -120,21 +132,49 @@ class StepAssets:
         self._attempts[current_branch_of(self._interpreter.loop).last_call(step.id)] = attempt
 
     async def reading(self, step: PlanStep, place: Place) -> Place:
-        """Look up what a step reads; where it stands, with these as `assets`."""
+        """Look up what a step reads, once its policies let it; where it stands, with these as `assets`."""
         wanted = [_wanted(step, use, place.names) for use in step.reads]
         if self._interpreter.frame.is_dry:
             found = [stand_in(parse_asset(each["asset"]), each["type"]) for each in wanted]
         else:
+            if guards(step, "read"):
+                wanted = await self.let(step, place, wanted)
             coming = current_branch_of(self._interpreter.loop).coming_call(step.id)
             found = await self._ask(step, LOOK_UP, "reads", coming.address, wanted)
         self._read[place.path, step.id] = found
         return place.knowing({**place.names, "assets": found})
 
+    async def let(self, step: PlanStep, place: Place, wanted: list[Wanted]) -> list[Wanted]:
+        """The same in the versions that policies were asked about; nothing is told to be read before they let it."""
+        branch = self._interpreter.gate_branch(step, place)
+        while True:
+            found = await self._ask(step, FIND, FINDS, wanted)
+            if await self._interpreter.guards.before_reading(step, place, branch, found):
+                return [{**each, "asset": item["uri"]} for each, item in zip(wanted, found, strict=True)]
+
+    def names_at_end(self, step: PlanStep, place: Place, output: Any) -> dict[str, Any]:
+        """What formulas see of a step that has ended."""
+        return {**place.names, "assets": self._read.get((place.path, step.id), []), "output": as_json(output)}
+
+    def to_write(self, step: PlanStep, names: Mapping[str, Any]) -> Items:
+        """What a step is about to write, as its policies see it."""
+        said = [_to_keep(step, use, names) for use in step.writes]
+        return [
+            {
+                "id": told["asset"],
+                "media_type": told["type"],
+                "tags": told["tags"],
+                "metadata": json.loads(told["metadata"] or "{}"),
+                "size": len(content),
+                "digest": told["digest"],
+            }
+            for told, content in said
+        ]
+
     async def write(self, step: PlanStep, place: Place, output: Any) -> None:
         """Keep what a step has made, once it has ended well in the eyes of everybody who was to look at it."""
-        read = self._read.get((place.path, step.id), [])
-        names = {**place.names, "assets": read, "output": as_json(output)}
-        said = [_to_keep(step, use, names) for use in step.writes]
+        names = self.names_at_end(step, place, output)
+        read, said = names["assets"], [_to_keep(step, use, names) for use in step.writes]
         if self._interpreter.frame.is_dry:
             return
         last = current_branch_of(self._interpreter.loop).last_call(step.id)

@@ -24,6 +24,7 @@ from stepfast.workflows.plans.plan import (
     Parallel,
     Plan,
     PlanStep,
+    Policy,
     Receive,
     RunChild,
     Set,
@@ -142,9 +143,7 @@ class Describer:
             gate=_given(before=_gate(step.before), after=_gate(step.after)),
             undo=None if step.undo is None else dict(self._verb(step.undo)),
             catch=[{"errors": list(each.errors), **self.block(each.block)} for each in step.catch],
-            policies=[
-                {"id": each.id, "check": each.check.executor, "conflict": each.conflict} for each in step.policies
-            ],
+            policies=[_policy(each) for each in step.policies],
             assets=_given(reads=[_asset(use) for use in step.reads], writes=[_asset(use) for use in step.writes]),
         )
         if self._has_words:
@@ -218,6 +217,12 @@ def _gate(gate: Gate | None) -> View | None:
         return None
     terms = {name: _plain(term) for name, term in gate.terms.items()}
     return {"reason": gate.reason, **_given(when=gate.when, title=gate.title), **terms}
+
+
+def _policy(policy: Policy) -> View:
+    view: View = {"id": policy.id, "check": policy.check.executor, "conflict": policy.conflict}
+    terms = {name: _plain(term) for name, term in policy.terms.items()}
+    return view | _given(before=policy.before, when=policy.when, timeout_ms=policy.limits.attempt_ms) | terms
 
 
 def _retry(retry: Retry) -> View:

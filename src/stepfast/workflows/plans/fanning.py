@@ -63,7 +63,9 @@ class Fan:
         step = self._step
         if not isinstance(step.verb, Use) or not is_bare(step) or step.undo or self._interpreter.frame.is_dry:
             return None
-        return await self._interpreter.verbs.child_of(step, step.verb)
+        child = await self._interpreter.verbs.child_of(step, step.verb)
+        # What a transformation makes is looked at and kept item by item.
+        return None if child is None or self._interpreter.frame.spec(step.verb) is not None else child
 
     def _items(self, each: Each) -> Sequence[Any]:
         items = each.items.evaluate(self._place.names)

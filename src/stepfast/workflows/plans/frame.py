@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from stepfast.kernel.errors import Invalid
 from stepfast.workflows.bodies import StepBody
@@ -14,10 +14,14 @@ from stepfast.workflows.codec import ArgumentsCodec, ValueCodec
 from stepfast.workflows.culprits import is_native
 from stepfast.workflows.executors.schemas import output_schema
 from stepfast.workflows.functions import Workflow
+from stepfast.workflows.limits import UNLIMITED
 from stepfast.workflows.plans.ordering import Orders
 from stepfast.workflows.plans.plan import Plan, PlanStep, Use
 from stepfast.workflows.policies import StepPolicy
 from stepfast.workflows.step_calls import PlainStepCall, StepCall
+
+if TYPE_CHECKING:
+    from stepfast.workflows.transformations.running import Spec
 
 
 class Executor(Protocol):
@@ -52,6 +56,10 @@ class PlainResult(ValueCodec):
         return json.loads(text)
 
 
+BESIDE = ("config", "assets", "writes")
+"""What an executor that has a parameter of this name is given without being told to."""
+
+
 class Frame:
     """A plan made ready to be walked.
 
@@ -72,6 +80,7 @@ class Frame:
         self._executors = executors
         self._bodies: dict[int, tuple[Use, StepBody]] = {}
         self._children: dict[int, tuple[Use, ChildKind | None]] = {}
+        self._specs: dict[int, Spec] = {}
 
     def body(self, step: PlanStep, use: Use, name: str) -> StepBody:
         """The body of what a step uses, under the name that its records have."""
@@ -85,8 +94,7 @@ class Frame:
         body = copy.copy(self._executors(use.executor).body)
         body.name = name
         body.queue = None
-        if use is step.verb:
-            body = _policy(step).governing(body)
+        body = (_policy(step) if use is step.verb else _policy_of_check(step, use)).governing(body)
         if self.is_plain:
             body.result = PlainResult(body.result)
         return body
@@ -115,20 +123,35 @@ class Frame:
     def _made_child(self, step: PlanStep, use: Use) -> ChildKind | None:
         body = self._executors(use.executor).body
         queue = step.queue or body.queue
-        if queue is None:
+        if queue is None and body.apart is None:
             return None
+        if body.apart is not None:
+            self._specs[id(use)] = cast("Spec", body.apart)
         result = PlainResult(body.result) if self.is_plain else body.result
-        terms = ("step", body.name, 0, body.name, queue, step.priority, body.arguments, result)
-        return ChildKind(*terms, metadata=_policy(step).text)
+        # In its parent's queue it has its parent's code: whoever can execute that has the executor too.
+        code = None if queue is None else body.name
+        terms = ("step", body.name, 0, code, queue, step.priority, body.arguments, result)
+        return ChildKind(*terms, metadata=_metadata(_policy(step), body))
+
+    def spec(self, use: Use) -> Spec | None:
+        """What a transformation is that a step uses, once it is known what it is a run of; None for any other."""
+        return self._specs.get(id(use))
 
     def call(self, use: Use, body: StepBody, scope: Mapping[str, Any], config: Mapping[str, Any]) -> StepCall:
         """The call of an executor's body with what its step gives it."""
         given = self._given(use, body.arguments, scope, config)
         return PlainStepCall(body, given) if self.is_plain else StepCall(body, (), given)
 
-    def child_input(self, use: Use, child: ChildKind, scope: Mapping[str, Any], config: Mapping[str, Any]) -> str:
-        """The input of an executor that is a run of its own."""
-        given = self._given(use, child.arguments, scope, config)
+    def child_input(
+        self,
+        use: Use,
+        child: ChildKind,
+        scope: Mapping[str, Any],
+        config: Mapping[str, Any],
+        pinned: Mapping[str, Any] | None = None,
+    ) -> str:
+        """The input of an executor that is a run of its own; what is pinned takes the place of what is given."""
+        given = {**self._given(use, child.arguments, scope, config), **(pinned or {})}
         return child.arguments.restore_json(given)[0] if self.is_plain else child.input_of((), given)
 
     def _given(
@@ -137,18 +160,29 @@ class Frame:
         given = use.inputs.evaluate(scope)
         if not isinstance(given, Mapping):
             raise Invalid(f"What {use.executor} is called with is no map of names to values, but {given!r}.")
-        if type(given) is dict and not codec.knows("config") and not codec.knows("assets"):
+        if type(given) is dict and not any(map(codec.knows, BESIDE)):
             return given
-        beside: dict[str, Any] = {"config": {**use.config, **config}}
-        if "assets" in scope:
-            beside["assets"] = scope["assets"]
+        beside: dict[str, Any] = {name: scope[name] for name in BESIDE if name in scope}
+        beside["config"] = {**use.config, **config}
         added = {name: value for name, value in beside.items() if name not in given and codec.knows(name)}
         read = added if self.is_plain else {name: codec.read_one(name, value) for name, value in added.items()}
         return {**given, **read}
 
 
+def _metadata(policy: StepPolicy, body: StepBody) -> str | None:
+    """What is said of the runs of an executor."""
+    if body.apart is None:
+        return policy.text
+    return json.dumps({**json.loads(policy.text or "{}"), **body.apart.metadata})
+
+
 def _policy(step: PlanStep) -> StepPolicy:
     return StepPolicy(step.retry, step.limits)
+
+
+def _policy_of_check(step: PlanStep, use: Use) -> StepPolicy:
+    limits = next((policy.limits for policy in step.policies if policy.check is use), UNLIMITED)
+    return StepPolicy(None, limits)
 
 
 def is_bare(step: PlanStep) -> bool:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from stepfast.kernel.errors import Invalid, StepFailed
 from stepfast.kernel.reviews import ItemKind, Verdict
 from stepfast.workflows.branches import Branch
 from stepfast.workflows.plans.frame import as_json
 from stepfast.workflows.plans.places import Place
-from stepfast.workflows.plans.plan import Ask, Formula, Gate, PlanStep, Policy
+from stepfast.workflows.plans.plan import Ask, Formula, Gate, PlanStep
 from stepfast.workflows.plans.walking import begin
 from stepfast.workflows.review_calls import Reviewed
 from stepfast.workflows.reviewing import review
+from stepfast.workflows.transformations.values import CORRECTION, Derivation
 
 if TYPE_CHECKING:
     from stepfast.workflows.plans.interpreter import Interpreter
@@ -44,7 +44,7 @@ class Gates:
         assert step.require is not None
         while not self._interpreter.holds(step, "require", step.require, place.names):
             title = f"Step {step.id} is blocked: what it requires does not hold"
-            answer = await self._review(branch, title, None, {"verdicts": BEFORE}, ItemKind.BLOCKED)
+            answer = await self.review(branch, title, None, {"verdicts": BEFORE}, ItemKind.BLOCKED)
             if answer.verdict == Verdict.CONTINUE:
                 return
 
@@ -53,55 +53,48 @@ class Gates:
         while gate.when is None or self._interpreter.holds(step, "when", gate.when, place.names):
             terms = {"verdicts": BEFORE, **gate.terms}
             title = self._title(gate.title, place.names, f"May step {step.id} begin?")
-            answer = await self._review(branch, title, None, terms, gate.reason)
+            answer = await self.review(branch, title, None, terms, gate.reason)
             if answer.verdict == Verdict.CONTINUE:
                 return
 
     async def after(self, step: PlanStep, place: Place, branch: Branch, output: Any) -> Verdicts:
-        """Have the output of a step checked, and looked at by people where that is asked for."""
-        for policy in step.policies:
-            output, is_final = await self._keep_to(step, place, branch, policy, output)
+        """Have the output of a step checked, and looked at by people where that is asked for; then what it writes."""
+        for stage in (self._interpreter.guards.output, self._marked, self._gated, self._interpreter.guards.writing):
+            output, is_final = await stage(step, place, branch, output)
             if not is_final:
                 return output, False
-        if is_marked(output):
-            gate = Gate(title=None)
-            output, is_final = await self._look_at(step, place, branch, gate, output)
-            if not is_final:
-                return output, False
-        gate_after = step.after
-        if gate_after is None or not self._is_wanted(step, gate_after, {**place.names, "output": as_json(output)}):
+        return output, True
+
+    async def _marked(self, step: PlanStep, place: Place, branch: Branch, output: Any) -> Verdicts:
+        if not is_marked(output):
             return output, True
-        return await self._look_at(step, place, branch, gate_after, output)
+        gate = Gate(reason=output.reason) if isinstance(output, Derivation) else Gate()
+        return await self._look_at(step, place, branch, gate, output)
+
+    async def _gated(self, step: PlanStep, place: Place, branch: Branch, output: Any) -> Verdicts:
+        gate = step.after
+        if gate is None or not self._is_wanted(step, gate, {**place.names, "output": as_json(output)}):
+            return output, True
+        return await self._look_at(step, place, branch, gate, output)
 
     def _is_wanted(self, step: PlanStep, gate: Gate, names: Mapping[str, Any]) -> bool:
         return gate.when is None or self._interpreter.holds(step, "when", gate.when, names)
 
-    async def _keep_to(self, step: PlanStep, place: Place, branch: Branch, policy: Policy, output: Any) -> Verdicts:
-        names = {**place.names, "output": as_json(output)}
-        verbs = self._interpreter.verbs
-        found = await begin(
-            self._interpreter.loop, verbs.use(step, policy.check, names, policy.id), branch.path, like=branch
-        )
-        if not isinstance(found, Mapping) or not isinstance(found.get("ok"), bool):
-            raise Invalid(f"Policy {policy.id} answers {found!r}; it must say {{'ok': true}} or {{'ok': false}}.")
-        if found["ok"]:
-            return output, True
-        reason = str(found.get("reason", ""))
-        if policy.conflict == "fail":
-            raise StepFailed(f"Policy {policy.id} refuses the output of step {step.id}: {reason}", type_name="Refused")
-        title = f"Policy {policy.id} refuses the output of step {step.id}: {reason}"[:MAX_TITLE]
-        return await self._judged(step, branch, title, output, {"verdicts": AFTER}, ItemKind.POLICY_CONFLICT)
-
     async def _look_at(self, step: PlanStep, place: Place, branch: Branch, gate: Gate, output: Any) -> Verdicts:
         names = {**place.names, "output": as_json(output)}
         title = self._title(gate.title, names, f"Look at the output of step {step.id}")
-        return await self._judged(step, branch, title, output, {"verdicts": AFTER, **gate.terms}, gate.reason)
+        return await self.judged(step, branch, title, output, {"verdicts": AFTER, **gate.terms}, gate.reason)
 
-    async def _judged(
+    async def judged(
         self, step: PlanStep, branch: Branch, title: str, output: Any, terms: Mapping[str, Any], kind: str
     ) -> Verdicts:
+        """Have a person say what is to become of an output."""
         frame = self._interpreter.frame
-        answer = await self._review(branch, title, output, terms, kind, frame.output_schema(step))
+        is_derived = isinstance(output, Derivation)
+        schema = CORRECTION if is_derived else frame.output_schema(step)
+        answer = await self.review(branch, title, output, terms, kind, schema)
+        if answer.verdict == Verdict.CORRECT and isinstance(output, Derivation):
+            return output.corrected(answer.value), True
         if answer.verdict == Verdict.CORRECT:
             return frame.read_output(step, answer.value), True
         return output, answer.verdict != Verdict.RETRY
@@ -113,7 +106,7 @@ class Gates:
         while True:
             title = self._title(verb.title, place.names, step.id)
             show = verb.show.evaluate(place.names)
-            answer = await self._review(branch, title, show, verb.terms, ItemKind.REVIEW_REQUIRED, verb.schema)
+            answer = await self.review(branch, title, show, verb.terms, ItemKind.REVIEW_REQUIRED, verb.schema)
             if answer.verdict != Verdict.RETRY:
                 return answer.value
             turn += 1
@@ -131,7 +124,7 @@ class Gates:
     def _title(self, formula: Formula | None, names: Mapping[str, Any], otherwise: str) -> str:
         return (otherwise if formula is None else str(formula.evaluate(names)))[:MAX_TITLE]
 
-    async def _review(
+    async def review(
         self,
         branch: Branch,
         title: str,
@@ -140,6 +133,7 @@ class Gates:
         kind: str,
         schema: Mapping[str, Any] | None = ANYTHING,
     ) -> Reviewed[Any]:
+        """Ask a person, with the path of what it is about."""
         corrects = Verdict.CORRECT in terms.get("verdicts", ())
         hint = dict(schema) if schema is not None and (corrects or schema) else None
 

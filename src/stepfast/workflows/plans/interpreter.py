@@ -18,9 +18,11 @@ from stepfast.workflows.failures import marked_calls
 from stepfast.workflows.loop import RunLoop, current_branch_of
 from stepfast.workflows.notes import BorneCall, NoteCall
 from stepfast.workflows.plans.assets import StepAssets
+from stepfast.workflows.plans.deriving import Deriving
 from stepfast.workflows.plans.fanning import Fan
 from stepfast.workflows.plans.frame import Frame
 from stepfast.workflows.plans.gates import Gates, is_marked
+from stepfast.workflows.plans.guarding import Guards
 from stepfast.workflows.plans.ordering import is_compound
 from stepfast.workflows.plans.places import Place, told_error
 from stepfast.workflows.plans.plan import (
@@ -40,6 +42,7 @@ from stepfast.workflows.plans.undoing import Undoing
 from stepfast.workflows.plans.verbs import Verbs
 from stepfast.workflows.plans.walking import BlockWalk, begin
 from stepfast.workflows.steps import ask_durably
+from stepfast.workflows.transformations.values import Derivation
 
 
 class NotTaken(Exception):
@@ -66,7 +69,9 @@ class Interpreter:
         self.place = Place(names)
         self.verbs = Verbs(self)
         self.gates = Gates(self)
+        self.guards = Guards(self)
         self.assets = StepAssets(self)
+        self.deriving = Deriving(self)
         self.room = None if frame.plan.at_once is None else asyncio.Semaphore(frame.plan.at_once)
         self._given = self.branch.context.given_calls()
         self._borne: list[Exception] = []
@@ -135,7 +140,8 @@ class Interpreter:
         if id(step) not in self.frame.simple or not isinstance(step.verb, Use):
             return await self._done_or_handled(step, place)
         output = await self.verbs.use(step, step.verb, place.names)
-        return await self.reviewed(step, place, output) if is_marked(output) else output
+        output = await self.reviewed(step, place, output) if is_marked(output) else output
+        return await self.deriving.kept(step, place, output) if type(output) is Derivation else output
 
     def _reason_to_skip(self, step: PlanStep, place: Place) -> str | None:
         dead = next((need for need in step.needs if need in place.dead), None)
@@ -166,7 +172,7 @@ class Interpreter:
         if step.each is None:
             return await self.item_handled(step, place)
         if step.require is not None:
-            await self.gates.require(step, place, self._gate_branch(step, place))
+            await self.gates.require(step, place, self.gate_branch(step, place))
         return await self.in_time(step, place, Fan(self, step, place).each(step.each))
 
     async def in_time(self, step: PlanStep, place: Place, work: Coroutine[Any, Any, Any]) -> Any:
@@ -221,6 +227,8 @@ class Interpreter:
     async def item(self, step: PlanStep, place: Place) -> Any:
         """A step once, or for one item, with all that is around it, and what it writes kept."""
         output = await self._checked(step, place)
+        if type(output) is Derivation:
+            output = await self.deriving.kept(step, place, output)
         if step.writes:
             await self.assets.write(step, place, output)
         return output
@@ -232,7 +240,7 @@ class Interpreter:
         if not (step.require or step.before or step.after or step.policies):
             output = await self._rounds(step, place, 1)
             return await self.reviewed(step, place, output) if is_marked(output) else output
-        branch = self._gate_branch(step, place)
+        branch = self.gate_branch(step, place)
         if step.require is not None and step.each is None:
             await self.gates.require(step, place, branch)
         if step.before is not None:
@@ -241,7 +249,7 @@ class Interpreter:
 
     async def reviewed(self, step: PlanStep, place: Place, output: Any, branch: Branch | None = None) -> Any:
         """The output of a step once people have looked at it, where that is asked for; they may have it done again."""
-        branch = branch or self._gate_branch(step, place)
+        branch = branch or self.gate_branch(step, place)
         turn = 1
         while True:
             try:
@@ -255,9 +263,14 @@ class Interpreter:
             turn += 1
             output = await self._rounds(step, place, turn)
 
-    def _gate_branch(self, step: PlanStep, place: Place) -> Branch:
-        parent = current_branch_of(self.loop)
-        return Branch(parent.context, place.path_of(step.id), parent.now, parent.handles)
+    def gate_branch(self, step: PlanStep, place: Place) -> Branch:
+        """Where what is around a step is asked, its policies and reviews; one branch, as it counts these calls."""
+        known = place.branches.get(step.id)
+        if known is None:
+            parent = current_branch_of(self.loop)
+            known = Branch(parent.context, place.path_of(step.id), parent.now, parent.handles)
+            place.branches[step.id] = known
+        return known
 
     async def _rounds(self, step: PlanStep, place: Place, turn: int) -> Any:
         if step.reads:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from stepfast.kernel.states import StepState
 from stepfast.workflows import failures
+
+if TYPE_CHECKING:
+    from stepfast.workflows.branches import Branch
 
 SAFE = " ~-_:@+,;=!*'()$&|<>?#"
 
@@ -19,7 +22,7 @@ class Place:
     there, and keeps what ends in it to itself.
     """
 
-    __slots__ = ("dead", "made", "names", "owners", "path", "steps")
+    __slots__ = ("branches", "dead", "made", "names", "owners", "path", "steps")
 
     def __init__(self, names: dict[str, Any], path: str = "", owners: tuple[object, ...] = ()) -> None:
         self.names = names
@@ -31,6 +34,8 @@ class Place:
         """Steps that failed or were skipped, and whose followers are to be skipped with them."""
         self.made: dict[str, list[dict[str, Any]]] = {}
         """The assets that steps have written."""
+        self.branches: dict[str, Branch] = {}
+        """Where what is around each step is asked."""
 
     def inside(self, owner: object, path: str, names: dict[str, Any], reads: Iterable[str]) -> Place:
         """A place of its own in this one; it sees the steps in `reads`."""
@@ -47,7 +52,7 @@ class Place:
         """The same place, where formulas see these names."""
         place = Place.__new__(Place)
         place.names, place.path, place.steps, place.dead = names, self.path, self.steps, self.dead
-        place.owners, place.made = self.owners, self.made
+        place.owners, place.made, place.branches = self.owners, self.made, self.branches
         return place
 
     def path_of(self, step_id: str, part: str = "") -> str:

@@ -260,11 +260,17 @@ class PlanStep:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A check of a step's output by an executor, whose output `{"ok": bool, "reason": str}` decides."""
+    """A check of a step by an executor, whose output `{"ok": bool, "reason": str}` decides."""
 
     id: str
     check: Use
     conflict: Literal["review", "fail"] = "fail"
+    before: Literal["read", "write"] | None = None
+    """What the step does not do before it is let; None: end well, with the output that it has given."""
+    when: Formula | None = None
+    limits: Limits = UNLIMITED
+    terms: Mapping[str, Any] = field(default_factory=dict)
+    """Of the review that a conflict opens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +339,7 @@ def own_formulas(step: PlanStep) -> Iterator[Formula]:
     if step.undo is not None:
         yield step.undo.inputs
     for policy in step.policies:
-        yield policy.check.inputs
+        yield from (formula for formula in (policy.when, policy.check.inputs) if formula is not None)
     for used in (*step.reads, *step.writes):
         yield from (formula for formula in (used.asset, used.content, used.metadata) if formula is not None)
     yield from verb_formulas(step.verb)

@@ -66,7 +66,7 @@ class Verbs:
             return await self._ask(step.id, self._mock(step))
         match verb:
             case Use():
-                return await self.use(step, verb, place.names)
+                return await self.use(step, verb, place.names, place=place)
             case Ask():
                 return await self._interpreter.gates.ask(step, place, verb)
             case Receive():
@@ -93,10 +93,19 @@ class Verbs:
             case _:
                 raise AssertionError("others are done elsewhere")
 
-    async def use(self, step: PlanStep, use: Use, names: Mapping[str, Any], name: str | None = None) -> Any:
+    async def use(
+        self,
+        step: PlanStep,
+        use: Use,
+        names: Mapping[str, Any],
+        name: str | None = None,
+        place: Place | None = None,
+    ) -> Any:
         """Call an executor, here or, with a queue, in a run of its own."""
         child = await self.child_of(step, use)
         if child is not None:
+            if (spec := self._frame.spec(use)) is not None:
+                return await self._interpreter.deriving.derive(step, use, child, spec, names, place)
             text = self.child_input(step, use, child, names)
             return await self._ask(step.id, ChildrenCall(child, [text], ONE))
         call = await self._step(step, use, names, name or step.id)
@@ -126,9 +135,16 @@ class Verbs:
         except StepfastError as error:
             await self._wait_for_executor(step, error)
 
-    def child_input(self, step: PlanStep, use: Use, child: ChildKind, names: Mapping[str, Any]) -> str:
+    def child_input(
+        self,
+        step: PlanStep,
+        use: Use,
+        child: ChildKind,
+        names: Mapping[str, Any],
+        pinned: Mapping[str, Any] | None = None,
+    ) -> str:
         """What the run of its own is given that a step with a queue is."""
-        return self._frame.child_input(use, child, names, self._interpreter.config.get(step.id, {}))
+        return self._frame.child_input(use, child, names, self._interpreter.config.get(step.id, {}), pinned)
 
     async def _wait_for_executor(self, step: PlanStep, error: StepfastError) -> NoReturn:
         """No failure of the run: it waits, whole, for a worker that has what it lacks here."""

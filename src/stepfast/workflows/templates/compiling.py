@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from stepfast.kernel.durations import span_ms
 from stepfast.workflows.limits import Limits
@@ -36,6 +36,7 @@ from stepfast.workflows.plans.plan import (
     While,
 )
 from stepfast.workflows.templates.bindings import Written, bind
+from stepfast.workflows.templates.described import Executors
 from stepfast.workflows.templates.models import (
     Asking,
     CaseForm,
@@ -55,13 +56,38 @@ from stepfast.workflows.templates.retrying import matching, retry_of
 from stepfast.workflows.templates.sites import Names, Origin, Site, Stand, Want
 
 PYTHON_CALL = "python.call"
+TRANSFORMATION = "transformation"
+"""The kind of executors that read and write assets by themselves."""
+
+
+SEEN_BY_POLICIES: Mapping[str | None, Names] = {
+    None: {"output": Origin("output")},
+    "read": {"assets": Origin("assets")},
+    "write": {"output": Origin("output"), "assets": Origin("assets"), "writes": Origin("writes")},
+}
+
+
+def is_touching(form: StepForm, what: Literal["read", "write"], executors: Executors | None) -> bool:
+    """Whether a step reads, or writes, assets; what is used may be a transformation, which does so without a word."""
+    if form.reads if what == "read" else form.writes:
+        return True
+    if form.use is None:
+        return False
+    # Of one that is not known here nobody can say that it is none.
+    return executors is None or form.use not in executors or is_transforming(form, executors)
+
+
+def is_transforming(form: StepForm, executors: Executors | None) -> bool:
+    """Whether a step is known to use a transformation."""
+    return getattr((executors or {}).get(form.use or ""), "kind", "") == TRANSFORMATION
 
 
 class Compiler:
     """Compiles one template; goes on where something is wrong, so that all of it is found."""
 
-    def __init__(self, document: Document, form: TemplateForm) -> None:
+    def __init__(self, document: Document, form: TemplateForm, executors: Executors | None = None) -> None:
         self._document = document
+        self._executors = executors
         self._form = form
         self.problems: list[Problem] = []
         self.sites: list[Site] = []
@@ -139,7 +165,7 @@ class Compiler:
             undo=None if form.undo is None else self._using(form.undo, (*path, "undo"), path, told),
             catch=tuple(self._handler(each, (*path, "catch", n), path, inner) for n, each in enumerate(form.catch)),
             on_failure=OnFailure(form.on_failure or defaults.on_failure),
-            policies=tuple(policy for guarding, policy in self._policies if form.id in guarding.on),
+            policies=tuple(policy for guarding, policy in self._policies if self._is_guarded(form, guarding)),
             mock=form.mock,
             has_mock="mock" in form.model_fields_set,
             description=form.description,
@@ -261,11 +287,20 @@ class Compiler:
         inputs = self._formula(form.arguments, (*path, "with"), step, names, Want.ARGUMENTS)
         return Use(form.use, inputs, self._config(form.use, form.config, (*path, "config")))
 
+    def _is_guarded(self, form: StepForm, policy: PolicyForm) -> bool:
+        """Whether a policy holds for a step: it is named, or it reads or writes and all that do so are meant."""
+        if policy.on is not None:
+            return form.id in policy.on
+        return policy.before is not None and is_touching(form, policy.before, self._executors)
+
     def _policy(self, form: PolicyForm, path: Path) -> Policy:
-        names = {"output": Origin("output")}
-        inputs = self._formula(form.arguments, (*path, "with"), (), names, Want.ARGUMENTS)
+        names = SEEN_BY_POLICIES[form.before]
+        inputs = self._formula(form.given, (*path, "with"), (), names, Want.ARGUMENTS)
         check = Use(form.check, inputs, self._config(form.check, form.config, (*path, "config")))
-        return Policy(form.id, check, form.conflict)
+        when = self._optional(form.when, (*path, "when"), (), names, Want.CONDITION)
+        span = self._form.defaults.timeout if form.timeout is None else form.timeout
+        limits = Limits(None if span is None else span_ms(span))
+        return Policy(form.id, check, form.conflict, form.before, when, limits, self._terms(form, path))
 
     def _ask(self, form: StepForm, path: Path, names: Names) -> Ask:
         given = form.review

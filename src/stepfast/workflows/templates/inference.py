@@ -37,6 +37,16 @@ FAILED = RecordType({**ERROR.fields, "key": STRING}, frozenset(), open=True)
 ASSET = RecordType(
     {"id": STRING, "version": INT, "uri": STRING, "media_type": STRING, "metadata": MapType(), "tags": ListType(STRING)}
 )
+WRITTEN = RecordType(
+    {
+        "id": STRING,
+        "media_type": STRING,
+        "tags": ListType(STRING),
+        "metadata": MapType(),
+        "size": INT,
+        "digest": STRING,
+    }
+)
 EVENT = {"id": DYN, "type": STRING, "source": DYN, "time": DYN, "subject": DYN}
 RUN = RecordType(
     {
@@ -156,6 +166,8 @@ class Inference:
                 return ASSET
             case "assets":
                 return ListType(ASSET)
+            case "writes":
+                return ListType(WRITTEN)
             case "error":
                 return ERROR
 

@@ -133,21 +133,6 @@ class Using(Part):
     config: dict[str, Any] = Field(default_factory=dict, description="Its config.")
 
 
-class PolicyForm(Part):
-    """A check of what steps give, by an executor that answers `{ok: true}` or `{ok: false, reason: ...}`."""
-
-    id: StepId = Field(description="Its name.")
-    check: ExecutorName = Field(description="The executor that decides.")
-    arguments: Any = Field(
-        default_factory=lambda: {"output": "${ output }"},
-        alias="with",
-        description="What it is called with; `output` is what the step gave. The default is `{output: ${ output }}`.",
-    )
-    config: dict[str, Any] = Field(default_factory=dict, description="Its config.")
-    on: list[StepId] = Field(min_length=1, description="The steps that it guards.")
-    conflict: Literal["review", "fail"] = Field("fail", description="What happens when it says no.")
-
-
 class Asking(Part):
     """Whom to ask, and until when."""
 
@@ -162,6 +147,43 @@ class Asking(Part):
     escalate_role: str | None = Field(None, description="Which role is asked then; the same one by default.")
     quorum: int | None = Field(None, ge=1, le=1_000, description="How many must say yes.")
     quorum_reject: int | None = Field(None, ge=1, le=1_000, description="How many must say no.")
+
+
+class PolicyForm(Asking):
+    """A check of steps by an executor that answers `{ok: true}` or `{ok: false, reason: ...}`.
+
+    Any other answer, and an error, is no yes. Whom to ask, and until when, goes with `conflict: review`.
+    """
+
+    id: StepId = Field(description="Its name.")
+    check: ExecutorName = Field(description="The executor that decides.")
+    before: Literal["read", "write"] | None = Field(
+        None,
+        description="What steps do not do before it lets them: with `read`, `assets` are what they are about to read; "
+        "with `write`, `writes` are what they are about to write. Without it, it looks at what they gave, `output`.",
+    )
+    arguments: Any = Field(
+        None,
+        alias="with",
+        description="What it is called with. The default is `{output: ${ output }}`, and nothing with `before`: an "
+        "executor with a parameter `assets` or `writes` is given these.",
+    )
+    config: dict[str, Any] = Field(default_factory=dict, description="Its config.")
+    on: list[StepId] | None = Field(
+        None, min_length=1, description="The steps that it guards; with `before` all that read or write, by default."
+    )
+    when: Condition | None = Field(None, description="When it is asked; always, without one.")
+    timeout: Limit | None = Field(None, description="How long an attempt of the check may take.")
+    conflict: Literal["review", "fail"] = Field(
+        "fail", description="What happens when it does not say yes: a person decides, or the step fails."
+    )
+
+    @property
+    def given(self) -> Any:
+        """What it is called with, said or not."""
+        if self.arguments is not None:
+            return self.arguments
+        return {"output": "${ output }"} if self.before is None else {}
 
 
 class ReviewForm(Asking):
@@ -362,7 +384,7 @@ class TemplateForm(Part):
         description="What a run is given, by name.",
         json_schema_extra={"propertyNames": dict(INPUT_NAME)},
     )
-    policies: list[PolicyForm] = Field(default_factory=list, description="Checks of what steps give.")
+    policies: list[PolicyForm] = Field(default_factory=list, description="Checks of what steps read, give and write.")
     defaults: Defaults = Field(
         default_factory=lambda: Defaults.model_validate({}), description="What holds for every step."
     )

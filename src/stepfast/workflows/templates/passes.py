@@ -69,7 +69,7 @@ class Passes:
             raise TemplateInvalid([*self._problems, self._document.problem("limits", (), message, hint)])
 
     def _compile(self, form: TemplateForm, source: Any, digested: str, broken: set[str]) -> Found:
-        compiler = Compiler(self._document, form)
+        compiler = Compiler(self._document, form, self._executors)
         plan = compiler.compile(digested)
         inputs = {name: _input(compiler, name, form) for name in form.inputs}
         self._problems += compiler.problems

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 from stepfast.workflows.expressions import is_name
 from stepfast.workflows.plans import checking
 from stepfast.workflows.plans.plan import Plan, Reference
 from stepfast.workflows.schemas import faults_of_schema, misfits
 from stepfast.workflows.templates.arguments import CONFIG
-from stepfast.workflows.templates.compiling import PYTHON_CALL, Compiler
+from stepfast.workflows.templates.compiling import PYTHON_CALL, SEEN_BY_POLICIES, Compiler, is_touching, is_transforming
 from stepfast.workflows.templates.described import Described, Executors
-from stepfast.workflows.templates.models import TemplateForm
+from stepfast.workflows.templates.models import Asking, PolicyForm, StepForm, TemplateForm
 from stepfast.workflows.templates.nodes import Document
 from stepfast.workflows.templates.problems import NO_EXECUTOR, Path, Problem, named, nearest
 from stepfast.workflows.templates.retrying import matching
 from stepfast.workflows.templates.sites import GLOBAL, LOCAL, RESERVED, Site, Stand, find
 
 PLACES = {
-    "output": "It is known in `gate.after`, `undo`, `writes`, `while` and `policies`",
+    "output": "It is known in `gate.after`, `undo`, `writes`, `while`, and in policies but for those before a read",
     "error": "It is known in the steps of `catch`",
     "round": "It is known in a step with `while`",
-    "assets": "It is known in a step with `reads`",
+    "assets": "It is known in a step with `reads`, and in policies before a read or a write",
+    "writes": "It is known in policies before a write",
 }
 KNOWN_OF_A_STEP = ("output", "skipped", "failed", "state", "error")
 
@@ -155,11 +156,16 @@ class References:
         own = self._stands.get(site.step)
         if own is not None and own.form.id == name:
             return f"step {name!r} refers to itself", "What it gave is `output` here" if "output" in site.names else ""
-        known = _known_of(self._by_id[name])
+        known = self._known_of(self._by_id[name].form)
         if len(reference) > 2 and reference[2] not in known:
             hint = nearest(reference[2], known) or f"A step has {', '.join(known)}"
             return f"a step has no {named(reference[2])}", hint
         return self._out_of_reach(site.step, name)
+
+    def _known_of(self, form: StepForm) -> tuple[str, ...]:
+        """What can be said of a step that has ended; one that is done for many items has no assets by itself."""
+        may_write = form.writes or is_transforming(form, self._executors) or (form.use and self._executors is None)
+        return (*KNOWN_OF_A_STEP, "assets") if may_write and form.each is None else KNOWN_OF_A_STEP
 
     def _cut_short(self, name: str) -> str:
         """How a step is named whose id has a `-`, which an expression takes for a minus."""
@@ -199,10 +205,33 @@ class References:
             if policy.id in seen:
                 yield self._note((*path, "id"), f"two policies have the id {policy.id!r}", "Give one of them another")
             seen.add(policy.id)
-            for position, step in enumerate(policy.on):
-                if step not in self._by_id and step not in self._broken:
-                    message = f"policy {policy.id!r} guards {step!r}, which does not exist"
-                    yield self._note((*path, "on", position), message, self._looks.nearest(step))
+            yield from self._of_policy(policy, path)
+
+    def _of_policy(self, policy: PolicyForm, path: Path) -> Iterator[Problem]:
+        what = f"policy {policy.id!r}"
+        for position, step in enumerate(policy.on or ()):
+            place = (*path, "on", position)
+            if step not in self._by_id and step not in self._broken:
+                yield self._note(place, f"{what} guards {step!r}, which does not exist", self._looks.nearest(step))
+            elif policy.before and step in self._by_id and not self._touches(self._by_id[step].form, policy.before):
+                message = f"{what} is asked before {step!r} {policy.before}s, and that has no `{policy.before}s`"
+                yield self._note(place, message, f"Say which assets it {policy.before}s, or take it out of `on`")
+        if policy.on is None and not any(self._touches(each.form, policy.before) for each in self._stands.values()):
+            hint = f"None has `{policy.before}s`" if policy.before else "Name the steps in `on`"
+            yield self._note(path, f"{what} guards no step", hint)
+        yield from self._of_review(policy, path)
+
+    def _touches(self, form: StepForm, what: Literal["read", "write"] | None) -> bool:
+        return what is not None and is_touching(form, what, self._executors)
+
+    def _of_review(self, policy: PolicyForm, path: Path) -> Iterator[Problem]:
+        if policy.conflict == "fail":
+            for name in sorted(policy.model_fields_set & set(Asking.model_fields)):
+                message = f"`{name}` means nothing where a conflict fails the step"
+                yield self._note((*path, name), message, "Say `conflict: review`", at_key=True)
+        elif policy.before == "read" and "correct" in (policy.verdicts or ()):
+            message = "nothing is there yet that could be corrected"
+            yield self._note((*path, "verdicts"), message, "Leave `correct` out")
 
     def _of_inputs(self) -> Iterator[Problem]:
         for name, form in self._form.inputs.items():
@@ -233,8 +262,15 @@ class References:
                 continue
             yield from self._of_config(executor, name, config, (*path[:-1], "config"))
             if arguments is not None:
-                reads = self._stands[path[:-1]].form.reads if path[:-1] in self._stands else []
-                yield from self._of_arguments(executor, arguments, (*path[:-1], "with"), {"assets"} if reads else set())
+                yield from self._of_arguments(executor, arguments, (*path[:-1], "with"), self._beside(path[:-1]))
+
+    def _beside(self, path: Path) -> frozenset[str]:
+        """What an executor is given without being told to."""
+        if path in self._stands:
+            return frozenset({"assets"} if self._stands[path].form.reads else ())
+        if path[:1] == ("policies",):
+            return frozenset(SEEN_BY_POLICIES[self._form.policies[int(path[1])].before]) - {"output"}
+        return frozenset()
 
     def _uses(self) -> Iterator[tuple[Path, str, dict[str, Any], Any]]:
         for path, stand in self._stands.items():
@@ -246,7 +282,7 @@ class References:
             if form.undo is not None:
                 yield (*path, "undo", "use"), form.undo.use, form.undo.config, form.undo.arguments
         for number, policy in enumerate(self._form.policies):
-            yield ("policies", number, "check"), policy.check, policy.config, policy.arguments
+            yield ("policies", number, "check"), policy.check, policy.config, policy.given
 
     def _of_config(self, executor: Described, name: str, own: dict[str, Any], path: Path) -> Iterator[Problem]:
         """Whether a config fits, wherever its fields come from; those that are missing may come from the caller."""
@@ -268,7 +304,7 @@ class References:
             elif "required" not in message.lower():
                 yield self._note(home, f"{executor.name}: {field}: {message.rstrip('.')}")
 
-    def _of_arguments(self, executor: Described, given: Any, path: Path, beside: set[str]) -> Iterator[Problem]:
+    def _of_arguments(self, executor: Described, given: Any, path: Path, beside: frozenset[str]) -> Iterator[Problem]:
         if not isinstance(given, dict):
             return
         known = executor.inputs.get("properties", {})
@@ -281,12 +317,6 @@ class References:
                 message = f"{executor.name} needs {named(name)}, which is not given"
                 place = path if self._document.has(path) else path[:-1]
                 yield self._note(place, message, f"Give it in `with`, as in {{{name}: ...}}", at_key=True)
-
-
-def _known_of(stand: Stand) -> tuple[str, ...]:
-    """What can be said of a step that has ended; one that is done for many items has no assets by itself."""
-    has_assets = stand.form.writes and stand.form.each is None
-    return (*KNOWN_OF_A_STEP, "assets") if has_assets else KNOWN_OF_A_STEP
 
 
 _OF_KINDS = {

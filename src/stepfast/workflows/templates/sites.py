@@ -15,7 +15,7 @@ from stepfast.workflows.templates.problems import Path
 
 GLOBAL = ("inputs", "steps", "run", "tenant")
 """Names that are known everywhere."""
-LOCAL = ("output", "error", "round", "assets")
+LOCAL = ("output", "error", "round", "assets", "writes")
 """Names that are known in some places."""
 RESERVED = (*GLOBAL, *LOCAL, "config")
 """Names that no item can have."""
@@ -24,7 +24,7 @@ RESERVED = (*GLOBAL, *LOCAL, "config")
 class Origin(NamedTuple):
     """What a name of some places stands for: an item, output or round of a step, its error, or assets."""
 
-    kind: Literal["item", "output", "round", "error", "asset", "assets"]
+    kind: Literal["item", "output", "round", "error", "asset", "assets", "writes"]
     step: Path = ()
 
 

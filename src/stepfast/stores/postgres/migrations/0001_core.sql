@@ -215,6 +215,9 @@ alter sequence stepfast.event_position owned by stepfast.event.position;
 create index event_by_position on stepfast.event (position);
 -- How far a run has got is asked for with each look at it, and its history may be long.
 create index event_of_progress on stepfast.event (run_id, seq) where type = 'step_progress';
+-- Annotations are found by their name, and by name and value at once; other events pay for neither.
+create index event_of_annotation on stepfast.event ((data::jsonb ->> 'key'), tenant, position) where type = 'annotated';
+create index event_of_annotated_value on stepfast.event ((data::jsonb ->> 'digest'), tenant, position) where type = 'annotated';
 
 create table stepfast.worker (
     worker_id uuid primary key,
@@ -325,3 +328,22 @@ select r.run_id,
   ) o on true
   left join stepfast.generation g on g.run_id = r.run_id
                                  and g.generation = coalesce(t.generation, o.generation, 1);
+
+-- What `data` of such an event holds, as columns.
+create view stepfast.annotation as
+select e.position,
+       e.seq,
+       e.run_id,
+       e.tenant,
+       e.generation,
+       e.at,
+       e.step,
+       e.attempt,
+       e.actor,
+       e.data::jsonb ->> 'key' as name,
+       (e.data::json -> 'value')::text as value,
+       e.data::jsonb ->> 'scope' as scope,
+       e.data::jsonb ->> 'reason' as reason,
+       e.data::jsonb ->> 'digest' as digest
+  from stepfast.event e
+ where e.type = 'annotated';

@@ -59,7 +59,9 @@ begin
     return query
     select s.run_id::text, s.tenant, s.workflow, s.version, s.kind, s.code,
            case when t.run_id is null then s.input else '' end, s.generation, s.state, t.state, coalesce(t.hold, false),
-           coalesce(t.due_at > moment, false) and not exists (
+           coalesce(t.due_at > moment, false)
+           and exists (select from stepfast.wait w where w.run_id = s.run_id)
+           and not exists (
                select from stepfast.wait w where w.run_id = s.run_id and w.kind not in ('delay', 'backoff')
            ),
            s.error, s.parent_id::text, r.parent_wait,

@@ -69,12 +69,33 @@ create table stepfast.lineage (
     wanted_id text collate "C" not null,
     at bigint not null,
     attempt integer not null,
-    primary key (run_id, generation, step, role, asset_id, version, wanted_id)
+    -- The lease of the try that has read it; 0 where it counts for every try, and for what was written.
+    token integer not null,
+    primary key (run_id, generation, step, role, asset_id, version, wanted_id, attempt, token)
 );
 
 create index lineage_by_asset on stepfast.lineage (tenant, asset_id, version, run_id);
 
 create index lineage_by_wanted on stepfast.lineage (tenant, wanted_id) where wanted_id <> asset_id;
+
+-- The edges of lineage: what was written, and what the same try had read by then.
+create table stepfast.derivation (
+    edge bigint generated always as identity primary key,
+    tenant text collate "C" not null,
+    asset_id text collate "C" not null,
+    version integer not null,
+    input_id text collate "C" not null,
+    input_version integer not null,
+    wanted_id text collate "C" not null,
+    run_id uuid not null,
+    generation integer not null,
+    step text collate "C" not null,
+    attempt integer not null
+);
+
+create index derivation_by_asset on stepfast.derivation (tenant, asset_id, version);
+
+create index derivation_by_input on stepfast.derivation (tenant, input_id, input_version);
 
 create table stepfast.artifact (
     run_id uuid not null,
@@ -127,4 +148,81 @@ as $$
     insert into stepfast.asset_tag (tenant, tag, asset_id)
     select whose, given.tag, which
       from json_array_elements_text(tags::json) as given (tag)
+$$;
+
+-- What a version was made of, and what that was made of, the nearest first. By its assets, so that each is passed once,
+-- whatever goes in circles; asset for asset, so that no more is read than is wanted.
+create function stepfast.upstream(whose text, which text, numbered integer, most integer)
+returns table (
+    input_id text, input_version integer, asset_id text, version integer, wanted_id text, run_id uuid,
+    generation integer, step text, attempt integer)
+language sql
+stable
+as $$
+    with recursive node (asset_id, version) as (
+        select d.asset_id, d.version
+          from stepfast.derivation d
+         where d.tenant = whose
+           and d.asset_id = which
+           and d.version = numbered
+         union
+        select d.input_id, d.input_version
+          from node n
+          join stepfast.derivation d
+            on d.tenant = whose
+           and d.asset_id = n.asset_id
+           and d.version = n.version
+    ), reached as (
+        select n.asset_id, n.version
+          from node n
+         limit most
+    )
+    select e.input_id, e.input_version, e.asset_id, e.version, e.wanted_id, e.run_id, e.generation, e.step, e.attempt
+      from reached r
+     cross join lateral (
+               select d.*
+                 from stepfast.derivation d
+                where d.tenant = whose
+                  and d.asset_id = r.asset_id
+                  and d.version = r.version
+                limit most) e
+     limit most
+$$;
+
+-- What was made of a version, and what was made of that, in the same way.
+create function stepfast.downstream(whose text, which text, numbered integer, most integer)
+returns table (
+    input_id text, input_version integer, asset_id text, version integer, wanted_id text, run_id uuid,
+    generation integer, step text, attempt integer)
+language sql
+stable
+as $$
+    with recursive node (asset_id, version) as (
+        select d.input_id, d.input_version
+          from stepfast.derivation d
+         where d.tenant = whose
+           and d.input_id = which
+           and d.input_version = numbered
+         union
+        select d.asset_id, d.version
+          from node n
+          join stepfast.derivation d
+            on d.tenant = whose
+           and d.input_id = n.asset_id
+           and d.input_version = n.version
+    ), reached as (
+        select n.asset_id, n.version
+          from node n
+         limit most
+    )
+    select e.input_id, e.input_version, e.asset_id, e.version, e.wanted_id, e.run_id, e.generation, e.step, e.attempt
+      from reached r
+     cross join lateral (
+               select d.*
+                 from stepfast.derivation d
+                where d.tenant = whose
+                  and d.input_id = r.asset_id
+                  and d.input_version = r.version
+                limit most) e
+     limit most
 $$;

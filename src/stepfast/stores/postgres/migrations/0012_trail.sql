@@ -34,6 +34,13 @@ create function stepfast.put_seal(
 language plpgsql
 as $$
 begin
+    -- Before there is a seal runs are pruned without one: what has gone since it was read must not be in the first.
+    if k_number = 1 then
+        perform pg_advisory_xact_lock(hashtext('stepfast'), hashtext('first_seal'));
+        if exists (select from stepfast.pruned p where p.run_id = any (l_run)) then
+            return false;
+        end if;
+    end if;
     insert into stepfast.seal (number, after, upto, events, leaves, root, previous, sealed_at, key, signature)
     values (k_number, k_after, k_upto, k_events, k_leaves, k_root, k_previous, k_sealed_at, k_key, k_signature)
         on conflict do nothing;
@@ -86,9 +93,11 @@ create table stepfast.sink_letter (
     primary key (sink, position)
 );
 
+create index sink_letter_to_replay on stepfast.sink_letter (sink, position) where replay_at is not null;
+
 -- Leases a sink to a publisher, made on the way if it is new; no row while another publisher has it.
 create function stepfast.take_sink(k_name text, k_publisher text, k_lease_ms bigint, k_from_start boolean)
-returns table (token integer, cursor bigint, tries integer, due_at bigint)
+returns table (token integer, cursor bigint, tries integer, due_at bigint, replays boolean)
 language plpgsql
 as $$
 declare
@@ -106,7 +115,8 @@ begin
            token = s.token + case when s.publisher is distinct from k_publisher or s.leased_until <= moment then 1 else 0 end
      where s.name = k_name
        and (s.publisher = k_publisher or s.leased_until <= moment)
-    returning s.token, s.cursor, s.tries, s.due_at;
+    returning s.token, s.cursor, s.tries, s.due_at,
+              exists (select from stepfast.sink_letter l where l.sink = k_name and l.replay_at is not null);
 end
 $$;
 
@@ -164,4 +174,91 @@ as $$
         returning 1
     )
     select count(*)::integer from marked
+$$;
+
+-- Roles that use the schema without owning it: engines, which add to the trail and cannot change it, and readers.
+create table stepfast.grantee (
+    name text primary key,
+    kind text not null check (kind in ('engine', 'reader'))
+);
+
+-- What a kind of role may do with a table.
+create function stepfast.rights_on(k_table text, k_is_view boolean, k_kind text) returns text
+language sql immutable
+as $$
+    select case
+        when k_kind = 'reader' or k_is_view or k_table in ('migration', 'grantee', 'pruned', 'pruning') then 'select'
+        when k_table in ('event', 'seal', 'leaf') then 'select, insert'
+        else 'select, insert, update, delete'
+    end
+$$;
+
+-- Gives every role that was named the rights of its kind on all that is there now, and takes from it what it has more.
+create function stepfast.grant_rights() returns void
+language plpgsql
+as $$
+declare
+    g record;
+    o record;
+begin
+    if not exists (select from stepfast.grantee) then
+        return;
+    end if;
+    revoke insert, update, delete, truncate on stepfast.event, stepfast.seal, stepfast.leaf from public;
+    revoke execute on all functions in schema stepfast from public;
+    -- A role of a dump may be missing on the server that it was restored to.
+    for g in select n.name, n.kind from stepfast.grantee n join pg_roles r on r.rolname = n.name loop
+        execute format('revoke all on schema stepfast from %1$I;
+                        revoke all on all tables in schema stepfast from %1$I;
+                        revoke all on all sequences in schema stepfast from %1$I;
+                        revoke all on all functions in schema stepfast from %1$I;
+                        grant usage on schema stepfast to %1$I;
+                        grant select on all sequences in schema stepfast to %1$I;', g.name);
+        if g.kind = 'engine' then
+            execute format('grant usage on all sequences in schema stepfast to %1$I;
+                            grant execute on all functions in schema stepfast to %1$I;', g.name);
+        end if;
+        for o in select c.oid::regclass as known_as, stepfast.rights_on(c.relname, c.relkind = 'v', g.kind) as rights
+                   from pg_class c
+                  where c.relnamespace = 'stepfast'::regnamespace
+                    and c.relkind in ('r', 'p', 'v')
+        loop
+            execute format('grant %s on %s to %I', o.rights, o.known_as, g.name);
+        end loop;
+        -- What runs with the owner's rights would let a reader write.
+        for o in select p.oid::regprocedure as known_as
+                   from pg_proc p
+                  where p.pronamespace = 'stepfast'::regnamespace
+                    and g.kind = 'reader'
+                    and not p.prosecdef
+        loop
+            execute format('grant execute on function %s to %I', o.known_as, g.name);
+        end loop;
+    end loop;
+end
+$$;
+
+-- Lets a role use the schema, from now on and after later migrations.
+create function stepfast.grant_role(k_name text, k_kind text) returns void
+language plpgsql
+as $$
+declare
+    owner oid := (select c.relowner from pg_class c where c.oid = 'stepfast.event'::regclass);
+begin
+    if not exists (select from pg_roles r where r.rolname = k_name) then
+        raise exception 'Role "%" does not exist on this server. Make it with `create role ... login`.', k_name
+              using errcode = 'SF002';
+    end if;
+    if pg_has_role(k_name, owner, 'member') then
+        raise exception 'Role "%" owns the schema, or may act as its owner, and can change events whatever is granted.',
+              k_name using errcode = 'SF002';
+    end if;
+    insert into stepfast.grantee (name, kind) values (k_name, k_kind)
+        on conflict (name) do update set kind = excluded.kind;
+    perform stepfast.grant_rights();
+    if has_table_privilege(k_name, 'stepfast.event', 'update, delete, truncate, trigger') then
+        raise exception 'Role "%" can change events by a role that it is a member of. End that membership first.',
+              k_name using errcode = 'SF002';
+    end if;
+end
 $$;

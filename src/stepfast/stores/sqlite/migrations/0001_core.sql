@@ -210,6 +210,9 @@ create table event (
 create unique index event_of_run on event (run_id, seq);
 -- How far a run has got is asked for with each look at it, and its history may be long.
 create index event_of_progress on event (run_id, seq) where type = 'step_progress';
+-- Annotations are found by their name, and by name and value at once; other events pay for neither.
+create index event_of_annotation on event ((data ->> 'key'), tenant, position) where type = 'annotated';
+create index event_of_annotated_value on event ((data ->> 'digest'), tenant, position) where type = 'annotated';
 
 create table worker (
     worker_id text primary key,
@@ -313,3 +316,22 @@ select r.run_id,
                      and o.generation = (select max(x.generation) from outcome x where x.run_id = r.run_id)
   left join generation g on g.run_id = r.run_id
                         and g.generation = coalesce(t.generation, o.generation, 1);
+
+-- What `data` of such an event holds, as columns.
+create view annotation as
+select e.position,
+       e.seq,
+       e.run_id,
+       e.tenant,
+       e.generation,
+       e.at,
+       e.step,
+       e.attempt,
+       e.actor,
+       e.data ->> 'key' as name,
+       e.data -> 'value' as value,
+       e.data ->> 'scope' as scope,
+       e.data ->> 'reason' as reason,
+       e.data ->> 'digest' as digest
+  from event e
+ where e.type = 'annotated';

@@ -69,12 +69,33 @@ create table lineage (
     wanted_id text not null,
     at integer not null,
     attempt integer not null,
-    primary key (run_id, generation, step, role, asset_id, version, wanted_id)
+    -- The lease of the try that has read it; 0 where it counts for every try, and for what was written.
+    token integer not null,
+    primary key (run_id, generation, step, role, asset_id, version, wanted_id, attempt, token)
 ) without rowid, strict;
 
 create index lineage_by_asset on lineage (tenant, asset_id, version, run_id);
 
 create index lineage_by_wanted on lineage (tenant, wanted_id) where wanted_id <> asset_id;
+
+-- The edges of lineage: what was written, and what the same try had read by then.
+create table derivation (
+    edge integer primary key,
+    tenant text not null,
+    asset_id text not null,
+    version integer not null,
+    input_id text not null,
+    input_version integer not null,
+    wanted_id text not null,
+    run_id text not null,
+    generation integer not null,
+    step text not null,
+    attempt integer not null
+) strict;
+
+create index derivation_by_asset on derivation (tenant, asset_id, version);
+
+create index derivation_by_input on derivation (tenant, input_id, input_version);
 
 create table artifact (
     run_id text not null,

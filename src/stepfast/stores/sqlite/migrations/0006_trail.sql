@@ -63,3 +63,5 @@ create table sink_letter (
     resolved_at integer,
     primary key (sink, position)
 ) without rowid, strict;
+
+create index sink_letter_to_replay on sink_letter (sink, position) where replay_at is not null;

@@ -13,7 +13,8 @@ update sink
        leased_until = :now + :lease_ms
  where name = :name
    and (publisher = :publisher or leased_until <= :now)
-returning token, cursor, tries, due_at;
+returning token, cursor, tries, due_at,
+          exists (select 1 from sink_letter l where l.sink = :name and l.replay_at is not null);
 
 -- name: advance_sink
 -- What a publisher has done, if it still has the sink.

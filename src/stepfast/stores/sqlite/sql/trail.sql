@@ -8,3 +8,9 @@ values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 -- What a seal has of one run.
 insert into leaf (number, n, run_id, tenant, first_seq, last_seq, digest)
 values (?, ?, ?, ?, ?, ?, ?);
+
+-- name: is_pruned
+-- Whether a run was pruned.
+select 1
+  from pruned
+ where run_id = ?;

@@ -83,8 +83,8 @@ def _told(url: str) -> str:
     return shown(scheme + colon + rest.rpartition("@")[2])
 
 
-async def exchange(request: Request, addresses: Sequence[str], max_bytes: int) -> Answer:
-    """Send a request to the first of the addresses that answers, and read what comes back."""
+async def exchange(request: Request, addresses: Sequence[str], max_bytes: int | None) -> Answer:
+    """Send a request to the first of the addresses that answers, and read the answer; without a bound, its head."""
     reader, writer = await _connect(request.target, addresses)
     try:
         writer.write(_head(request) + (request.body or b""))
@@ -123,7 +123,7 @@ def _head(request: Request) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
-async def _read_answer(reader: asyncio.StreamReader, method: str, max_bytes: int) -> Answer:
+async def _read_answer(reader: asyncio.StreamReader, method: str, max_bytes: int | None) -> Answer:
     status = 100
     while 100 <= status < 200:
         # What is below 200 is only a word in between.
@@ -135,8 +135,9 @@ async def _read_answer(reader: asyncio.StreamReader, method: str, max_bytes: int
         status, headers = int(matched[1]), await _read_headers(reader)
         if status == 101:
             raise ValueError("it wants to speak another protocol")
-    has_body = method != "HEAD" and status not in (204, 304)
-    return Answer(status, headers, await _read_body(reader, headers, max_bytes) if has_body else b"")
+    if max_bytes is None or method == "HEAD" or status in (204, 304):
+        return Answer(status, headers, b"")
+    return Answer(status, headers, await _read_body(reader, headers, max_bytes))
 
 
 async def _read_headers(reader: asyncio.StreamReader) -> dict[str, str]:

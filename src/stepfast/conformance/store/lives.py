@@ -1,0 +1,46 @@
+"""What is read of a run's lives and of the runs that it has started."""
+
+from __future__ import annotations
+
+from stepfast.conformance.store.acts import end, fail
+from stepfast.conformance.store.harness import Harness
+from stepfast.conformance.store.suite import StoreSuite, on_fresh_stores
+from stepfast.kernel.commands import Rerun
+from stepfast.kernel.states import RunState
+
+
+@on_fresh_stores
+class LivesSuite(StoreSuite):
+    """A run's generations are all there, in order, and so are its children."""
+
+    async def test_a_run_that_has_not_ended_has_one_open_generation(self, harness: Harness) -> None:
+        started = await harness.start(input='{"n": 1}')
+        (only,) = await harness.store.generations(started.run_id)
+        assert (only.generation, only.cause, only.input, only.state) == (1, None, '{"n": 1}', None)
+
+    async def test_each_generation_says_who_opened_it_and_how_it_ended(self, harness: Harness) -> None:
+        run = await harness.held()
+        await harness.save(fail(run))
+        await harness.change(run.run_id, Rerun(), actor="ann", reason="once more")
+        (again,) = await harness.claim()
+        await harness.save(end(again))
+        first, second = await harness.store.generations(run.run_id)
+        assert (first.state, second.state, second.value) == (RunState.FAILED, RunState.COMPLETED, "1")
+        assert (second.generation, second.cause, second.actor, second.reason) == (2, "rerun", "ann", "once more")
+
+    async def test_a_run_that_does_not_exist_has_no_generations(self, harness: Harness) -> None:
+        assert await harness.store.generations(harness.new_run().run_id) == []
+
+    async def test_children_are_listed_in_the_order_of_their_starts(self, harness: Harness) -> None:
+        parent, born = await harness.parent(children=3, need=3)
+        found = await harness.store.children(parent.run_id)
+        assert ([child.run_id for child in found], {child.parent_id for child in found}) == (
+            sorted(born),
+            {parent.run_id},
+        )
+
+    async def test_a_page_of_children_follows_the_one_before(self, harness: Harness) -> None:
+        parent, born = await harness.parent(children=3, need=3)
+        first = await harness.store.children(parent.run_id, limit=2)
+        rest = await harness.store.children(parent.run_id, first[-1].run_id)
+        assert [child.run_id for child in (*first, *rest)] == sorted(born)

@@ -1,0 +1,42 @@
+"""What events carry along, and reading it: what is not as it was written is left out, and never raises."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from stepfast.kernel.decisions import Wait
+
+RECORDED = json.dumps({"recorded": True})
+"""Of a step that begins: that is a record too, which stays when its worker is lost."""
+
+
+def due_in(wait: Wait) -> dict[str, int]:
+    """How long a wait lasts at most."""
+    return {} if wait.due_in_ms is None else {"due_in_ms": wait.due_in_ms}
+
+
+def object_in(data: str | None) -> dict[str, Any] | None:
+    """What an event carries along, by name; None when that cannot be read."""
+    if data is None:
+        return {}
+    try:
+        told = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return told if isinstance(told, dict) else None
+
+
+def text_in(told: dict[str, Any], name: str) -> str | None:
+    value = told.get(name)
+    return value if isinstance(value, str) else None
+
+
+def number_in(told: dict[str, Any], name: str) -> int | None:
+    value = told.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def texts_in(told: dict[str, Any], name: str) -> list[str]:
+    values = told.get(name)
+    return [value for value in values if isinstance(value, str)] if isinstance(values, list) else []

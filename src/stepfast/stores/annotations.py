@@ -1,0 +1,34 @@
+"""Annotations, read by one statement for both stores."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from stepfast.kernel.annotations import AnnotationFilter, AnnotationView
+from stepfast.kernel.ids import RunId
+
+Row = Sequence[Any]
+T = TypeVar("T")
+
+BEHIND_ALL = 2**63 - 1
+
+
+def annotation_view(row: Row) -> AnnotationView:
+    """A row of `list_annotations`."""
+    position, seq, run_id, *rest = row
+    return AnnotationView(position, seq, RunId(str(run_id)), *rest)
+
+
+class Annotations:
+    """What every store reads of annotations."""
+
+    @abstractmethod
+    async def _ask(self, name: str, parameters: dict[str, Any], view: Callable[[Row], T]) -> list[T]:
+        """The rows of a shared statement, each as its view."""
+
+    async def annotations(self, where: AnnotationFilter) -> list[AnnotationView]:
+        """A page of annotations, newest first."""
+        before = BEHIND_ALL if where.before is None else where.before
+        return await self._ask("list_annotations", where._asdict() | {"before": before}, annotation_view)

@@ -1,0 +1,39 @@
+"""What every store reads of a run's lives and children, by the statements that all share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from stepfast.kernel.ids import RunId
+from stepfast.kernel.reconstruction import GenerationView
+from stepfast.kernel.states import RunState
+from stepfast.kernel.views import RunView
+from stepfast.stores import rows
+
+Row = Sequence[Any]
+T = TypeVar("T")
+
+
+def generation_of(row: Row) -> GenerationView:
+    """A row of `list_generations`."""
+    view = GenerationView(*row)
+    return view if view.state is None else view._replace(state=RunState(view.state))
+
+
+class Lives:
+    """A run's generations, and the runs that it has started."""
+
+    @abstractmethod
+    async def _ask(self, name: str, parameters: dict[str, Any], view: Callable[[Row], T]) -> list[T]:
+        """The rows of a shared statement, each as its view."""
+
+    async def generations(self, run_id: RunId) -> list[GenerationView]:
+        """Every life of a run, in order."""
+        return await self._ask("list_generations", {"run_id": run_id}, generation_of)
+
+    async def children(self, run_id: RunId, after: RunId | None = None, limit: int = 1_000) -> list[RunView]:
+        """The runs that a run has started itself, oldest first."""
+        given = {"run_id": run_id, "after": after or rows.BELOW_ALL_IDS, "limit": limit}
+        return await self._ask("list_children", given, rows.run_view)

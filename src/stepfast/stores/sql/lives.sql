@@ -1,0 +1,29 @@
+-- What is read when a run is reconstructed, and at no other time.
+
+-- name: list_generations
+-- Every life of a run with its end, if it has one.
+select l.generation, l.version, l.code, l.definition, l.input, l.cause, l.actor, l.reason, l.opened_at, o.state, o.value,
+       o.error, o.ended_at
+  from (select r.run_id, 1 as generation, r.version, r.code, r.definition, r.input, null as cause, r.actor,
+               null as reason, r.queued_at as opened_at
+          from stepfast.run r
+         where r.run_id = :run_id
+         union all
+        select g.run_id, g.generation, g.version, g.code, g.definition, g.input, g.cause, g.actor, g.reason, g.opened_at
+          from stepfast.generation g
+         where g.run_id = :run_id) l
+  left join stepfast.outcome o on o.run_id = l.run_id
+                              and o.generation = l.generation
+ order by l.generation;
+
+-- name: list_children
+-- The runs that a run has started, oldest first.
+select s.run_id, s.tenant, s.workflow, s.version, s.kind, s.state, s.generation, s.queue, s.priority, s.queued_at,
+       s.updated_at, s.ended_at, s.worker_id, s.token, s.crashes, s.claims, s.parent_id, s.key, s.actor,
+       s.correlation_id, s.causation_id, s.thread_id, s.subject, s.metadata, s.input, s.value, s.error, s.code,
+       s.definition
+  from stepfast.run_state s
+ where s.parent_id = :run_id
+   and s.run_id > :after
+ order by s.run_id
+ limit :limit;

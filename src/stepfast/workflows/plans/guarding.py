@@ -1,0 +1,153 @@
+"""Policies of a plan: checks by executors before a step reads, of what it gave, and before it writes.
+
+One that cannot answer lets nothing through: whatever comes of a check but a clear yes is a conflict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from stepfast.kernel.decisions import CallId
+from stepfast.kernel.errors import PolicyConflict
+from stepfast.kernel.reviews import ItemKind, Verdict
+from stepfast.kernel.texts import shown
+from stepfast.workflows.branches import Branch
+from stepfast.workflows.failures import mark
+from stepfast.workflows.loop import current_branch_of
+from stepfast.workflows.plans.frame import as_json
+from stepfast.workflows.plans.gates import AFTER, BEFORE, MAX_TITLE, Verdicts
+from stepfast.workflows.plans.places import Place
+from stepfast.workflows.plans.plan import PlanStep, Policy
+from stepfast.workflows.plans.walking import begin
+from stepfast.workflows.transformations.values import Derivation
+
+if TYPE_CHECKING:
+    from stepfast.workflows.plans.interpreter import Interpreter
+
+FINDS = "finds"
+"""The kind of call that finds what a step would read."""
+MAX_NAMED = 3
+
+
+class Refusal(NamedTuple):
+    """Why a policy does not let a step go on, and the call that said so."""
+
+    reason: str
+    call: CallId
+    error: Exception | None = None
+
+
+def guards(step: PlanStep, what: Literal["read", "write"] | None) -> bool:
+    """Whether a policy is asked before a step reads or writes, or, for None, about its output."""
+    return any(policy.before == what for policy in step.policies)
+
+
+class Guards:
+    """Has the policies of one run's steps checked."""
+
+    def __init__(self, interpreter: Interpreter) -> None:
+        self._interpreter = interpreter
+
+    async def before_reading(
+        self, step: PlanStep, place: Place, branch: Branch, assets: Sequence[Mapping[str, Any]]
+    ) -> bool:
+        """Let a step read these assets, or raise; False: a person wants to have them looked up and checked anew."""
+        names = {**place.names, "assets": list(assets)}
+        what = f"that step {step.id} reads {_named(asset['uri'] for asset in assets)}"
+        for policy in _those(step, "read"):
+            refusal = await self._refusal(step, policy, names, branch)
+            if refusal is None:
+                continue
+            # Whoever retries the run has the assets looked up anew, and the check made for what is there then.
+            found = current_branch_of(self._interpreter.loop).last_call(f"{step.id}.{FINDS}")
+            branch.context.note_handler(found, (refusal.call,))
+            title = _told(policy, what, refusal)
+            show = {"policy": policy.id, "step": step.id, "reason": refusal.reason, "assets": list(assets)}
+            terms = {"verdicts": BEFORE, **policy.terms}
+            answer = await self._interpreter.gates.review(branch, title, show, terms, ItemKind.POLICY_CONFLICT)
+            if answer.verdict == Verdict.RETRY:
+                return False
+        return True
+
+    async def output(self, step: PlanStep, place: Place, branch: Branch, output: Any) -> Verdicts:
+        """Have what a step gave checked."""
+        for policy in _those(step, None):
+            names = {**place.names, "output": as_json(output)}
+            refusal = await self._refusal(step, policy, names, branch)
+            if refusal is not None:
+                what = f"the output of step {step.id}"
+                output, is_final = await self._judged(step, policy, branch, _told(policy, what, refusal), output)
+                if not is_final:
+                    return output, False
+        return output, True
+
+    async def writing(self, step: PlanStep, place: Place, branch: Branch, output: Any) -> Verdicts:
+        """Have what a step is about to write checked; a correction is of its output, and what is written follows."""
+        assets = self._interpreter.assets
+        if not step.writes and not isinstance(output, Derivation):
+            return output, True
+        for policy in _those(step, "write"):
+            names = assets.names_at_end(step, place, output)
+            writes = [*derived_writes(output), *assets.to_write(step, names)]
+            refusal = await self._refusal(step, policy, {**names, "writes": writes}, branch)
+            if refusal is not None:
+                what = f"that step {step.id} writes {_named(repr(each['id']) for each in writes)}"
+                output, is_final = await self._judged(step, policy, branch, _told(policy, what, refusal), output)
+                if not is_final:
+                    return output, False
+        return output, True
+
+    async def _judged(self, step: PlanStep, policy: Policy, branch: Branch, title: str, output: Any) -> Verdicts:
+        terms = {"verdicts": AFTER, **policy.terms}
+        return await self._interpreter.gates.judged(step, branch, title, output, terms, ItemKind.POLICY_CONFLICT)
+
+    async def _refusal(
+        self, step: PlanStep, policy: Policy, names: Mapping[str, Any], branch: Branch
+    ) -> Refusal | None:
+        """Ask a policy; None: it has nothing against it."""
+        interpreter = self._interpreter
+        try:
+            if policy.when is not None and not interpreter.holds(step, "when", policy.when, names):
+                return None
+            check = interpreter.verbs.use(step, policy.check, names, policy.id)
+            found = await begin(interpreter.loop, check, branch.path, like=branch)
+        except Exception as error:  # noqa: BLE001 - a check that cannot be made is no yes, whatever the reason
+            reason = f"it could not be checked: {type(error).__name__}: {error}"
+            return Refusal(reason, branch.last_call(policy.id), error)
+        return _said(found, branch.last_call(policy.id))
+
+
+def derived_writes(output: Any) -> Iterator[dict[str, Any]]:
+    """What a transformation is about to write, as policies see it."""
+    for told in output["outputs"] if isinstance(output, Derivation) else ():
+        yield {name: told[name] for name in ("id", "media_type", "tags", "metadata", "size", "digest")}
+
+
+def _said(found: Any, call: CallId) -> Refusal | None:
+    if not isinstance(found, Mapping) or not isinstance(found.get("ok"), bool):
+        return Refusal(f"it must answer {{'ok': true}} or {{'ok': false}}, and says {shown(found)}", call)
+    return None if found["ok"] else Refusal(str(found.get("reason") or "it gives no reason"), call)
+
+
+def _told(policy: Policy, what: str, refusal: Refusal) -> str:
+    """The conflict in words, for the person who is asked; raised where nobody is to be."""
+    told = f"Policy {policy.id} refuses {what}: {refusal.reason}"
+    if policy.conflict == "review":
+        return told[:MAX_TITLE]
+    conflict = PolicyConflict(told)
+    if refusal.error is None:
+        # Whoever retries the run has the check made again.
+        raise mark(conflict, refusal.call)
+    raise conflict from refusal.error
+
+
+def _those(step: PlanStep, before: Literal["read", "write"] | None) -> Iterator[Policy]:
+    return (policy for policy in step.policies if policy.before == before)
+
+
+def _named(names: Iterator[str]) -> str:
+    """A few of several, for a text that must stay short."""
+    several = list(names)
+    more = f" and {len(several) - MAX_NAMED} more" if len(several) > MAX_NAMED else ""
+    return ", ".join(several[:MAX_NAMED]) + more

@@ -1,0 +1,133 @@
+"""Policies and transformations in graphs that are put together in Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stepfast import Derived, Domain, Graph, RunFailed, Source, StageContext, step
+from stepfast.kernel.errors import InvalidDefinition
+from stepfast.testing import engine
+
+papers = Domain("papers")
+
+
+@papers.transformation("shorten")
+async def shorten(document: Source) -> Derived:
+    return Derived(document.text[:7])
+
+
+@step(name="not_secret")
+async def not_secret(assets: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"ok": not any("secret" in asset["tags"] for asset in assets), "reason": "it is secret"}
+
+
+@step(name="named_well")
+async def named_well(writes: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"ok": writes[0]["id"] != "bad/shorten", "reason": "it has a bad name"}
+
+
+@step(name="positive")
+async def positive(number: int) -> dict[str, Any]:
+    return {"ok": number > 0, "reason": "it is not positive"}
+
+
+def counting(**terms: Any) -> Graph[int, Any]:
+    graph = Graph("counting", input=int)
+
+    @graph.stage(policies=[graph.policy("above-zero", positive, **terms)])
+    async def count(ctx: StageContext[int]) -> int:
+        return ctx.input
+
+    return graph
+
+
+async def test_the_output_of_a_stage_is_checked():
+    graph = counting()
+    async with engine(workflows=[graph]) as opened:
+        assert await opened.run(graph, 3) == 3
+        with pytest.raises(RunFailed, match="Policy above-zero refuses the output of step count: it is not positive"):
+            await opened.run(graph, -3)
+
+
+async def test_a_person_may_decide():
+    graph = counting(conflict="review", role="clerk")
+    async with engine(workflows=[graph]) as opened:
+        run = await opened.start(graph, -3)
+        await opened.run_until_idle()
+        (question,) = await opened.reviews(run)
+        assert (question.kind, question.role) == ("policy_conflict", "clerk")
+        await opened.decide(question, "correct", 1, actor="ann", role="clerk")
+        assert await opened.result(run) == 1
+
+
+def shortening() -> Graph[str, Any]:
+    graph = Graph("shortening", input=str)
+    policies = [
+        graph.policy("no-secrets", not_secret, before="read"),
+        graph.policy("good-names", named_well, before="write"),
+    ]
+    graph.use(shorten, id="shorten", document=graph.input, policies=policies)
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("asset", "tags", "refused"),
+    [
+        ("secrets", ["secret"], "Policy no-secrets refuses that step shorten reads asset:secrets@1"),
+        ("bad", [], "Policy good-names refuses that step shorten writes 'bad/shorten'"),
+    ],
+)
+async def test_a_transformation_is_checked_before_it_reads_and_writes(asset, tags, refused):
+    graph = shortening()
+    async with engine(workflows=[graph]) as opened:
+        await opened.app.assets.put("Payment in 30 days.", asset, tags=tags)
+        with pytest.raises(RunFailed, match=refused):
+            await opened.run(graph, asset)
+        assert [each.id for each in await opened.app.assets.list()] == [asset]
+
+
+async def test_a_transformation_that_nothing_is_against_makes_its_asset():
+    graph = shortening()
+    async with engine(workflows=[graph]) as opened:
+        await opened.app.assets.put("Payment in 30 days.", "good")
+        made = await opened.run(graph, "good")
+        assert made["outputs"][0]["uri"] == "asset:good/shorten@1"
+        assert await opened.app.assets.read("good/shorten") == b"Payment"
+
+
+@pytest.mark.parametrize(
+    ("terms", "message"),
+    [
+        ({"before": "look"}, "policy 'above-zero' has before='look'"),
+        ({"conflict": "shrug"}, "policy 'above-zero' has conflict='shrug'"),
+        ({"conflict": "review", "quorum": 0}, "policy 'above-zero': "),
+    ],
+)
+def test_policies_that_cannot_be_are_told_with_all_else(terms, message):
+    with pytest.raises(InvalidDefinition, match=message):
+        counting(**terms).plan()
+
+
+def test_policies_are_a_list_of_policies():
+    graph: Any = Graph("wrong", input=int)
+    graph.set("it", 1, policies=["above-zero"])
+    with pytest.raises(InvalidDefinition, match=r"it must be a list of graph\.policy"):
+        graph.plan()
+
+
+def test_a_check_by_name_is_told_what_it_is_given():
+    graph: Any = Graph("wrong", input=int)
+    graph.set("it", 1, policies=[graph.policy("above-zero", "positive")])
+    with pytest.raises(InvalidDefinition, match="policy 'above-zero' has the check 'positive': say what it is given"):
+        graph.plan()
+
+
+async def test_a_check_by_name_is_found_in_the_app():
+    graph: Any = Graph("named", input=int)
+    checks = [graph.policy("above-zero", "positive", arguments={"number": lambda output: output})]
+    graph.set("it", graph.input, policies=checks)
+    async with engine(workflows=[graph]) as opened:
+        with pytest.raises(RunFailed, match="Policy above-zero refuses"):
+            await opened.run(graph, -1)
