@@ -328,10 +328,11 @@ class Stepfast:
         clock: Clock | None = None,
         executors: Iterable[object] | None = None,
         assets: AssetsPort | None = None,
+        sinks: Iterable[Sink | str] = (),
     ) -> None:
         self._portal = Portal()
         given: dict[str, Any] = {"blobs": blobs, "clock": clock, "executors": executors, "assets": assets}
-        self._inner = AsyncStepfast(database, workflows=workflows, worker=worker, **given)
+        self._inner = AsyncStepfast(database, workflows=workflows, worker=worker, sinks=sinks, **given)
         self.workers = Workers(self._portal, self._inner.workers)
         self.queues = Queues(self._portal, self._inner.queues)
         self.workflows = Workflows(self._portal, self._inner.workflows)

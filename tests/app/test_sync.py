@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 import threading
+from functools import cached_property
 
 import pytest
 
 from stepfast import RunFailed, RunState, Start, StepfastError, WaitTimeout, WrongCall, receive, step, sync, workflow
 from stepfast.app import Stepfast
+from stepfast.doors import Doors
 from stepfast.executors import Executors
 from stepfast.letters import DeadLetters
 from stepfast.library import Workflows
@@ -151,6 +153,15 @@ PAIRS = {
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
 def test_every_name_has_its_blocking_form(pair):
     theirs, ours, internal = pair
-    names = {name for name, _ in inspect.getmembers(theirs) if not name.startswith("_")} - internal
+    members = dict(inspect.getmembers(theirs))
+    doors = {name for name, member in members.items() if isinstance(member, cached_property)}
+    names = {name for name in members if not name.startswith("_")} - internal - doors
     assert names <= set(dir(ours))
     assert not [name for name in names if inspect.iscoroutinefunction(getattr(ours, name))]
+
+
+def test_every_door_of_an_app_has_its_blocking_form(tmp_path):
+    doors = {name for name, member in inspect.getmembers(Doors) if isinstance(member, cached_property)}
+    app = sync.Stepfast(f"sqlite:///{tmp_path}/x.db", workflows=[])
+    assert "reviews" in doors
+    assert {name: type(getattr(app, name, None)).__module__ for name in doors} == dict.fromkeys(doors, "stepfast.sync")
