@@ -11,6 +11,7 @@ from stepfast.kernel.assets import AssetView, Role
 from stepfast.kernel.errors import AssetNotFound
 from stepfast.stores import assets as rows
 from stepfast.testing import Engine, engine
+from stepfast.workflows.functions import AnyWorkflow
 from stepfast.workflows.plans.plan import AssetUse, Block, Constant, Do, Each, OnFailure
 from tests.plans.harness import Executors, plan_workflow, use, value
 from tests.plans.harness import step as plan_step
@@ -97,17 +98,21 @@ async def test_a_rerun_s_asset_is_made_of_what_that_generation_has_read(database
         assert await made_of(app, made) == {("source", 2)}
 
 
-@step(queue="elsewhere", retry=AGAIN)
-async def cite_elsewhere() -> str:
-    if not await failed_before():
-        await storage.read_asset("wrong")
-        raise OSError("not yet")
-    return (await storage.write_asset("cited", await storage.read_asset("source"))).id
+def citing_elsewhere() -> AnyWorkflow:
+    """Made for one test: a step with a queue is executed by every app for as long as it is there."""
 
+    @step(queue="elsewhere", retry=AGAIN)
+    async def cite_elsewhere() -> str:
+        if not await failed_before():
+            await storage.read_asset("wrong")
+            raise OSError("not yet")
+        return (await storage.write_asset("cited", await storage.read_asset("source"))).id
 
-@workflow
-async def citing_elsewhere() -> str:
-    return await cite_elsewhere()
+    @workflow
+    async def citing_elsewhere() -> str:
+        return await cite_elsewhere()
+
+    return citing_elsewhere
 
 
 @workflow
@@ -115,8 +120,9 @@ async def citing_in_a_child() -> str:
     return await citing()
 
 
-@pytest.mark.parametrize("flow", [citing_elsewhere, citing_in_a_child], ids=["queued", "child"])
-async def test_what_is_made_in_a_run_of_its_own_is_that_run_s(database, flow):
+@pytest.mark.parametrize("make", [citing_elsewhere, lambda: citing_in_a_child], ids=["queued", "child"])
+async def test_what_is_made_in_a_run_of_its_own_is_that_run_s(database, make):
+    flow = make()
     async with engine(database=database, workflows=[flow, citing]) as opened:
         await opened.app.assets.put("s", "source")
         await opened.app.assets.put("w", "wrong")

@@ -10,7 +10,7 @@ from stepfast import RunFailed, RunState, step, workflow
 from stepfast.kernel.states import ENDED
 from stepfast.worker.worker import Worker
 from tests.support.apps import app_on
-from tests.support.sql import execute
+from tests.support.sql import execute, tamper
 
 begun: asyncio.Event
 is_held: list[bool] = []
@@ -148,7 +148,7 @@ async def test_the_broken_twin_that_reads_all_or_nothing_leaves_the_good_run_too
 async def test_an_event_with_a_null_character_is_shown_and_stops_nobody(database):
     bad, good = await two_begun(database)
     null = "'a' || char(0) || 'b'" if database.startswith("sqlite") else r"""'"a\u0000b"'"""
-    await execute(database, on_run(bad, f"data = {null}", table="event"))
+    await tamper(database, on_run(bad, f"data = {null}", table="event"))
     await the_good_one_completes(database, good)
     async with app_on(database, [flow]) as app:
         handle = app.get(bad.id)

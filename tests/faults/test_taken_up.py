@@ -24,8 +24,8 @@ LEASE_MS, UPKEEP_MS, POLL_MS = 2_000, 1_000, 400
 BOUND_MS = LEASE_MS + UPKEEP_MS + POLL_MS
 # The living worker may be seldom on time on a busy machine: its own lease is no part of this.
 LIVING = replace(PATIENT, heartbeat_ms=200, upkeep_ms=UPKEEP_MS, poll_ms=POLL_MS)
-# The loops that sleep by the clock while nothing is to be done: claims, upkeep, and the sweep of large values.
-SLEEPERS = 3
+# The loops that sleep by the clock while nothing is to be done: claims, upkeep, the sweep of large values, and pruning.
+SLEEPERS = 4
 
 
 @pytest.fixture(autouse=True)

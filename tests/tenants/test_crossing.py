@@ -9,11 +9,13 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import AsyncIterator, Callable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import pytest
 
 from stepfast import Run, RunFailed, Start, Stepfast, StepfastError, TokenForeign
+from stepfast.doors import Doors
 from stepfast.engine.publishing import Publisher
 from stepfast.kernel.blobs import reference_to
 from stepfast.kernel.causes import group_id
@@ -235,7 +237,7 @@ OF_OPERATORS = {
     *("executors." + name for name in ("domain", "get", "health", "list", "plugins", "register", "unregister")),
     *("queues." + name for name in ("backlog", "get", "list")),
     *("retention." + name for name in ("get", "list", "remove", "set")),
-    *("sinks." + name for name in ("add", "get", "letters", "list", "replay")),
+    *("sinks." + name for name in ("add", "get", "letters", "list", "remove", "replay")),
     *("workers." + name for name in ("get", "list")),
 }
 
@@ -247,9 +249,11 @@ def methods(app: Stepfast) -> set[str]:
     """Every public method of an app, of a run, and of what an app has by name."""
     doors = {"app": Stepfast, "run": Run}
     doors |= {
-        name: type(value)
-        for name, value in vars(app).items()
-        if not name.startswith("_") and name not in INSIDE and type(value).__module__.startswith("stepfast")
+        name: type(getattr(app, name))
+        for name in {*vars(app), *(name for name, member in vars(Doors).items() if isinstance(member, cached_property))}
+        if not name.startswith("_")
+        and name not in INSIDE
+        and type(getattr(app, name)).__module__.startswith("stepfast")
     }
     return {
         f"{door}.{name}"
