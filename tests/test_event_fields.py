@@ -198,6 +198,9 @@ async def runs_that_are_let_go(office):
     await retention.set("1m", workflow="fields_simple", reason="enough", actor="ann")
     await retention.prune(actor="ann")
     await retention.remove(workflow="fields_simple")
+    store = office.app.parts.store
+    await store.release_sink(await store.take_sink("fields", "ann", 1_000, True))
+    await office.app.sinks.remove("fields", reason="sold", actor="ann")
 
 
 async def runs_that_begin_anew(office):

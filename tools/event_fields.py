@@ -85,6 +85,12 @@ FIELDS: dict[str, tuple[Field, ...]] = {
         Field("key", "string", "where there are keys for seals", "the name of the key"),
         Field("signature", "string", "where there are keys for seals", "over all the rest"),
     ),
+    "sink_removed": (
+        Field("sink", "string", ALWAYS, "its name"),
+        Field("cursor", "integer", ALWAYS, "the position that it had got to"),
+        Field("dead_letters", "integer", ALWAYS, "how many open dead letters of it were forgotten"),
+        _reason(),
+    ),
     "queued": (
         Field("workflow", "string", ALWAYS, "the name of the workflow"),
         Field("version", "integer", ALWAYS, "its version"),

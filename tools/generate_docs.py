@@ -61,7 +61,7 @@ REMEDIES = {
     "E-BLOB-001": "Check that `STEPFAST_BLOBS` names the blob store that the run was started with; put the blob that "
     "the message names back from a backup. The run goes on by itself then.",
     "E-BLOB-002": "Look at the cause, which is the blob store's own error; the run is tried again by itself.",
-    "E-SINK-001": "Read what the broker said, which the message holds; the events are delivered by themselves when it "
+    "E-SINK-001": "Read what the sink said, which the message holds; the events are delivered by themselves when it "
     "is back. See `stepfast sinks list`.",
     "E-STORE-004": "Look for the value that the message names; sent alone, every other row of the batch is saved.",
     "E-CALL-001": "Give the token whole, as the step handed it out; after a lost key the step must be started anew.",
@@ -381,6 +381,8 @@ EVENTS = {
     "retention_changed": "A retention policy was set or removed; its history is this event.",
     "pruned": "Runs were let go; `runs` of `data` names each with the number of its last event, "
     "`policy` says by which, and `signature` proves it. Its history is this event.",
+    "sink_removed": "A sink that nobody publishes to any more was forgotten, with what it had not had; "
+    "its history is this event.",
     "queued": "The run was stored.",
     "claimed": "A worker took the run; `data` names it.",
     "started": "Its code begins for the first time in this generation.",

@@ -12,9 +12,7 @@ from typing import Any
 from stepfast.base import AppBase
 from stepfast.filters import page_size
 from stepfast.kernel.assets import (
-    FIRST_VERSION,
     MAX_COLLECTED,
-    MAX_VERSION,
     AssetFilter,
     AssetView,
     LineageFilter,
@@ -24,6 +22,7 @@ from stepfast.kernel.assets import (
     Role,
     check_media_type,
     check_name,
+    check_version,
 )
 from stepfast.kernel.errors import AssetNotFound, Invalid, NotFound
 from stepfast.kernel.ids import RANDOM_BITS, Ids, RunId, parse_run_id
@@ -156,7 +155,7 @@ class Assets:
             self._tenant(tenant),
             None if run_id is None else parse_run_id(run_id),
             None if id is None else check_name("The asset's id", id),
-            _version(version),
+            check_version(version),
             page_size(limit),
         )
         if where.run_id is None and where.asset_id is None:
@@ -201,7 +200,7 @@ class Assets:
         return graph_of(where, await parts.store.lineage_edges(where), steps)
 
     async def _get(self, parts: Parts, id: str, version: int | None, tenant: str | None) -> AssetView:
-        whose, named, number = self._tenant(tenant), check_name("The asset's id", id), _version(version)
+        whose, named, number = self._tenant(tenant), check_name("The asset's id", id), check_version(version)
         found = await parts.assets.get(whose, named, number)
         if found is None:
             raise not_found(named, number)
@@ -236,10 +235,6 @@ def _metadata(metadata: object) -> str:
     if not isinstance(metadata, Mapping):
         raise Invalid(f"metadata is {shown(metadata)}; give a dict.")
     return checked_metadata(metadata)
-
-
-def _version(version: int | None) -> int | None:
-    return None if version is None else check_whole("version", version, FIRST_VERSION, MAX_VERSION)
 
 
 def _wanted_type(media_type: str) -> str:

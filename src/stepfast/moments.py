@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from stepfast.control import is_event, rollback_command
 from stepfast.kernel.commands import Rollback
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import EventNotFound, Invalid
-from stepfast.kernel.numbers import check_whole
+from stepfast.kernel.numbers import check_whole, written
 from stepfast.kernel.plan_control import owner_of
 from stepfast.kernel.rebuilding import Rebuilding
 from stepfast.kernel.rebuilt import Rebuilt
@@ -22,6 +22,7 @@ from stepfast.kernel.views import EventView, StepView
 from stepfast.reconstructing import Reader, Resolving
 
 MAX_SEQ = 2**31 - 1
+EPOCH = datetime.fromtimestamp(0, UTC)
 STATES = frozenset(RunState)
 
 Mark = tuple[str, int, int, StepState]
@@ -55,7 +56,7 @@ async def moment_at(reader: Reader, event: int | None, time: datetime | None) ->
         raise no_event(reader.run_id, number, walk.last)
     if until is not None and not walk.seen:
         raise EventNotFound(
-            f"Run {reader.run_id} has no event at or before {_shown(until)}: it was stored at {_shown(walk.first_at)}."
+            f"Run {reader.run_id} has no event at or before {time}: it was stored at {_shown(walk.first_at)}."
         )
     return await _moment(reader, walk, until)
 
@@ -74,13 +75,17 @@ class Walk:
         self.rebuilding = Rebuilding()
         self.seen = 0
         self.last = 0
+        self._is_over = False
         self.first_at = Instant(0)
 
     def add(self, page: Sequence[EventView], number: int | None, until: Instant | None) -> None:
         for event in page:
             self.first_at = self.first_at or event.at
             self.last = event.seq
-            if (number is None or event.seq <= number) and (until is None or event.at <= until):
+            # What a worker tells of later has an earlier moment than what stands before it: a state is of a beginning.
+            is_within = (number is None or event.seq <= number) and (until is None or event.at <= until)
+            self._is_over = self._is_over or not is_within
+            if not self._is_over:
                 self.rebuilding.add(event)
                 self.seen += 1
 
@@ -116,7 +121,7 @@ def _made(rebuilding: Rebuilding, steps: Sequence[StepView]) -> dict[str, int]:
 
 async def last_end_by(reader: Reader, event: int | str) -> int:
     """The number of the last record of a step's end that was made by an event of the run's history."""
-    number = check_whole("to", int(event), 1, MAX_SEQ)
+    number = check_whole("to", written(event) if isinstance(event, str) else event, 1, MAX_SEQ)
     rebuilding, after = Rebuilding(), 0
     await reader.run()
     async for page in reader.pages(last=number):
@@ -169,7 +174,7 @@ def _instant(time: object) -> Instant:
         raise Invalid(f"time is {shown(time)}; give a datetime.")
     if time.tzinfo is None:
         raise Invalid(f"time is {shown(time)}, which is of no time zone; say which, for example tzinfo=UTC.")
-    return Instant(int(time.timestamp() * 1_000))
+    return Instant((time - EPOCH) // timedelta(milliseconds=1))
 
 
 def _shown(at: Instant) -> str:

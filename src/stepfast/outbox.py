@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from stepfast.base import AppBase
 from stepfast.kernel.assets import LineageFilter, LineageView
 from stepfast.kernel.errors import Invalid, NotFound
-from stepfast.kernel.ids import RunId
+from stepfast.kernel.ids import RANDOM_BITS, RunId, new_id
 from stepfast.kernel.numbers import check_whole
 from stepfast.kernel.sink_facts import Informed
-from stepfast.kernel.sinks import Sink, SinkLetterView, SinkView, Subscription
-from stepfast.kernel.texts import check_text
+from stepfast.kernel.sinks import Sink, SinkLetterView, SinkRemoval, SinkView, Subscription
+from stepfast.kernel.texts import MAX_NOTE, check_optional_text, check_text
 from stepfast.kernel.views import RunView
 from stepfast.workflows.executors.allowed import Allowed
 
@@ -80,9 +81,29 @@ class Sinks:
     ) -> Sequence[SinkLetterView]:
         """Events that a sink did not take, by position; without `is_open`, also those that were delivered after all."""
         name, limit = check_text("The sink's name", name), check_whole("limit", limit, 1, MAX_PAGE)
-        return await self._app._open_parts().store.sink_letters(name, is_open, after, limit)
+        behind = check_whole("after", after, 0)
+        return await self._app._open_parts().store.sink_letters(name, is_open, behind, limit)
 
     async def replay(self, name: str, positions: Sequence[int] | None = None, *, limit: int = MAX_PAGE) -> int:
         """Have dead letters delivered once more, those at some positions or the first of all; how many those are."""
         name, limit = check_text("The sink's name", name), check_whole("limit", limit, 1, MAX_PAGE)
-        return await self._app._open_parts().store.replay_letters(name, positions, limit)
+        some = None if positions is None else [check_whole("A position", each, 1) for each in positions]
+        return await self._app._open_parts().store.replay_letters(name, some, limit)
+
+    async def remove(self, name: str, *, reason: str | None = None, actor: str | None = None) -> None:
+        """Forget a sink that nobody publishes to any more, with what it has not had; it keeps back no run from then on.
+
+        Take it out of the apps first: where one still publishes to it, nothing is done.
+        """
+        await self.get(name)
+        why, who = (
+            None if reason is None else check_text("reason", reason, MAX_NOTE),
+            check_optional_text("actor", actor),
+        )
+        removal_id = RunId(new_id(self._app._clock.now(), secrets.randbits(RANDOM_BITS)))
+        publisher = await self._app._open_parts().store.remove_sink(SinkRemoval(removal_id, name, who, why))
+        if publisher is not None:
+            raise Invalid(
+                f"Sink {name!r} is being published to by {publisher}. Take it out of the app, stop its workers, and "
+                "try again."
+            )

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import NamedTuple, TypeVar
 
 from stepfast.engine.values import Values
-from stepfast.kernel.agreeing import differences, owed_events
+from stepfast.kernel.agreeing import differences, missing_events, owed_events
 from stepfast.kernel.artifacts import ArtifactFilter
 from stepfast.kernel.assets import LineageFilter
 from stepfast.kernel.blobs import Reference, is_reference, parse_reference
@@ -82,7 +82,8 @@ class Core(NamedTuple):
     @property
     def differences(self) -> tuple[str, ...]:
         """Where rows say something that the events rule out."""
-        return differences(self.state, self.run, self.steps, self.reviews, self.items)
+        found = differences(self.state, self.run, self.steps, self.reviews, self.items)
+        return (*missing_events(self.events), *found)
 
 
 async def read_core(reader: Reader, cut: list[str]) -> Core:
@@ -95,13 +96,17 @@ async def read_core(reader: Reader, cut: list[str]) -> Core:
     last = events[-1] if events else None
     owed = owed_events(run, look, last.seq if last else 0)
     rebuilt = rebuild([*events, *owed], await store.now())
-    return Core(run, events, steps, reviews, items, rebuilt._replace(event=len(events), at=last and last.at))
+    state = rebuilt._replace(event=last.seq if last else 0, at=last and last.at)
+    return Core(run, events, steps, reviews, items, state)
 
 
 async def _read(reader: Reader) -> Reconstruction:
     store, run_id, cut = reader.store, reader.run_id, list[str]()
     core = await read_core(reader, cut)
-    run = core.run
+    run, is_whole = core.run, not cut
+    letters = await store.dead_letters(LetterFilter(run_id=run_id, resolved=True, limit=MAX_LISTED + 1))
+    lineage = await store.lineage(LineageFilter(run.tenant, run_id, limit=MAX_LISTED + 1))
+    artifacts = await store.artifacts(ArtifactFilter(run.tenant, run_id, True, limit=MAX_LISTED + 1))
     found = Reconstruction(
         run=run,
         definition=await _definition(store, run),
@@ -110,15 +115,22 @@ async def _read(reader: Reader) -> Reconstruction:
         steps=tuple(core.steps),
         reviews=tuple(await _whole(reader, core.reviews)),
         exceptions=tuple(core.items),
-        dead_letters=tuple(await store.dead_letters(LetterFilter(run_id=run_id, resolved=True, limit=MAX_LISTED))),
+        dead_letters=tuple(_bounded("dead letters", letters, cut)),
         children=tuple(await _children(reader, cut)),
-        lineage=tuple(await store.lineage(LineageFilter(run.tenant, run_id, limit=MAX_LISTED))),
-        artifacts=tuple(await store.artifacts(ArtifactFilter(run.tenant, run_id, True, limit=MAX_LISTED))),
+        lineage=tuple(_bounded("lineage", lineage, cut)),
+        artifacts=tuple(_bounded("artifacts", artifacts, cut)),
         state=core.state,
     )
-    is_settled = bool(cut) or not await store.events(run_id, core.state.event, 1)
-    told = core.differences if is_settled and not cut else ()
+    is_settled = not is_whole or not await store.events(run_id, core.state.event, 1)
+    told = core.differences if is_settled and is_whole else ()
     return found._replace(is_settled=is_settled, differences=told, cut=tuple(cut))
+
+
+def _bounded(what: str, found: list[T], cut: list[str]) -> list[T]:
+    """What was read of a list, without the one too many that says that there is more."""
+    if len(found) > MAX_LISTED:
+        cut.append(f"{what}: there are more than {MAX_LISTED:,}")
+    return found[:MAX_LISTED]
 
 
 async def _events(reader: Reader, cut: list[str]) -> list[EventView]:

@@ -184,6 +184,7 @@ class Sinks(Side[AsyncSinks]):
     get = blocking(AsyncSinks.get)
     letters = blocking(AsyncSinks.letters)
     replay = blocking(AsyncSinks.replay)
+    remove = blocking(AsyncSinks.remove)
 
     def add(self, sink: Sink, *, from_start: bool = False) -> None:
         """Publish to a sink what is written from its first time on, or all that there is."""

@@ -15,6 +15,7 @@ from stepfast.kernel.auditing import (
     check_chain,
     check_events,
     check_leaves,
+    check_policies,
     check_pruned,
     check_signature,
     check_way,
@@ -22,7 +23,7 @@ from stepfast.kernel.auditing import (
 from stepfast.kernel.errors import Invalid, StoreUnavailable
 from stepfast.kernel.origins import shown, stored
 from stepfast.kernel.ports import Store
-from stepfast.kernel.retention import proof_of
+from stepfast.kernel.retention import ToldPolicies, proof_of
 from stepfast.kernel.seals import MAX_EVENTS, Leaf, Seal, Signer, way_up
 from stepfast.kernel.views import EventView
 from stepfast.seal_files import seal_object, seal_of_object
@@ -98,7 +99,7 @@ def _event_object(event: EventView) -> dict[str, Any]:
 
 
 class Block(NamedTuple):
-    """What a file has of one seal; the last block of a file is what is not sealed."""
+    """What a file has of one seal; the last blocks of a file are what is not sealed."""
 
     seal: Seal | None
     is_whole: bool
@@ -112,6 +113,7 @@ def verify_lines(lines: Iterable[str], signer: Signer, most: int = 1_000) -> Aud
     findings: list[AuditFinding] = []
     last: Seal | None = None
     reached: dict[str, int] = {}
+    policies = ToldPolicies()
     seals = events = unsealed = pruned = 0
     for block in _blocks(lines):
         flaws = _flaws(block, signer)
@@ -121,6 +123,9 @@ def verify_lines(lines: Iterable[str], signer: Signer, most: int = 1_000) -> Aud
         else:
             spans = ((leaf.run_id, leaf.first_seq, leaf.last_seq) for leaf, _ in block.leaves)
             found = chain(_check_block(last, block, signer, flaws), _check_gaps(block.seal, spans, reached))
+            # Who set a policy for all is not in the part of one tenant.
+            if block.is_whole:
+                found = chain(found, check_policies(block.seal, block.events, policies))
             last, seals, events = block.seal, seals + 1, events + len(block.events)
             pruned += sum(flaw is None for flaw in flaws.values())
         findings += islice(found, most - len(findings))
@@ -214,6 +219,12 @@ def _blocks(lines: Iterable[str]) -> Iterator[Block]:
                 event = _event_of(given)
                 is_sealed = block.seal is not None and event.position <= block.seal.body.upto
                 (block if is_sealed else unsealed).events.append(event)
+                if len(unsealed.events) == EVENTS_AT_ONCE:
+                    # They come behind all seals; what comes behind them belongs to none.
+                    if block.seal is not None:
+                        yield block
+                    yield unsealed
+                    block, unsealed = Block(None, True, [], [], []), Block(None, True, [], [], [])
         except (KeyError, TypeError):
             raise _unread(number, f"It is no {kind} as `stepfast audit export` writes them.") from None
     if block.seal is not None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from stepfast.base import AppBase
 from stepfast.filters import page_size
-from stepfast.kernel.assets import LineageFilter, Role, check_name, uri_of
+from stepfast.kernel.assets import LineageFilter, Role, check_name, check_version, uri_of
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import Invalid, NotFound
 from stepfast.kernel.ids import RunId, parse_run_id
@@ -70,7 +70,7 @@ class Transformations:
         if run_id is not None:
             found = await _used_by(parts, whose, parse_run_id(run_id))
         else:
-            found = await _around(parts, whose, check_name("The asset's id", asset), version)
+            found = await _around(parts, whose, check_name("The asset's id", asset), check_version(version))
         # The metadata of other runs is their callers' own.
         marked = [run for run in found if run.kind == "step" and MARK in json.loads(run.metadata or "{}")]
         ordered = sorted(marked, key=lambda run: (run.queued_at, run.run_id))

@@ -12,13 +12,14 @@ from stepfast.kernel.auditing import (
     check_copy,
     check_events,
     check_leaves,
+    check_policies,
     check_pruned,
     check_signature,
     left_over,
     lost,
 )
 from stepfast.kernel.ports import Store
-from stepfast.kernel.retention import NO_PROOF, Proof, proof_of
+from stepfast.kernel.retention import NO_PROOF, Proof, ToldPolicies, proof_of
 from stepfast.kernel.seals import MAX_EVENTS, Leaf, Seal, SealCopies, Signer
 from stepfast.kernel.views import EventView
 
@@ -38,6 +39,7 @@ class Check:
         self._copies = None if copies is None else aiter(copies.kept())
         self._ahead: Seal | None = None
         self._uncopied: Seal | None = None
+        self._policies = ToldPolicies()
         self._findings: list[AuditFinding] = []
         self._seals = self._events = self._pruned = 0
 
@@ -76,6 +78,7 @@ class Check:
         flaws = await flaws_of_pruned(self._store, seal, leaves, events, self._signer)
         self._findings += check_pruned(seal, flaws)
         self._findings += check_events(seal, leaves, events, flaws)
+        self._findings += check_policies(seal, events, self._policies)
         self._seals += 1
         self._events += len(events)
         self._pruned += sum(flaw is None for flaw in flaws.values())

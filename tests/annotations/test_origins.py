@@ -24,7 +24,7 @@ from tests.support.asking import KEYS
 from tests.support.tour import ACTOR, WORKFLOWS, asking, repeating, tour
 
 # Of runs that are gone, and of no run at all; they have tests of their own.
-NOT_OF_RUNS = {EventType.RETENTION_CHANGED, EventType.PRUNED}
+NOT_OF_RUNS = {EventType.RETENTION_CHANGED, EventType.PRUNED, EventType.SINK_REMOVED}
 EVENT = EventView(7, 3, RunId("a-run"), "acme", 1, "paused", Instant(0), None, None, 1, None, None)
 
 

@@ -106,3 +106,11 @@ async def test_what_was_left_out_of_the_file_of_one_run_is_found_by_the_numbers_
     less = [line for number, line in enumerate(written) if number >= second or '"kind":"seal"' in line]
     (finding,) = verify_lines(less, SIGNER).findings
     assert (finding.fault, finding.run_id, "are not in the file" in finding.message) == (Fault.REMOVED, run.id, True)
+
+
+async def test_what_is_not_sealed_yet_is_read_piece_by_piece(opened, monkeypatch):
+    await opened.run(say, "not sealed yet")
+    lines = [line async for line in opened.app.audit.export()]
+    monkeypatch.setattr("stepfast.trail_files.EVENTS_AT_ONCE", 2)
+    report = opened.app.audit.verify_lines(lines)
+    assert (report.findings, report.unsealed > 2) == ((), True)

@@ -61,6 +61,17 @@ async def test_nothing_noted_is_said_so(office, run_id):
     assert (await office("runs", "annotations", run_id)).err == "No annotations.\n"
 
 
+async def test_a_value_that_is_nested_without_end_is_refused(office, run_id):
+    done = await office("runs", "annotate", run_id, "quality", "[" * 5_000)
+    assert (done.code, "nested too deeply" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize("listed", ["annotations", "events"])
+async def test_a_cursor_of_any_length_is_none_of_a_page(office, run_id, listed):
+    done = await office("runs", listed, run_id, "--cursor", "9" * 5_000)
+    assert "Traceback" not in done.err
+
+
 async def test_a_cursor_that_is_none_is_refused(office, run_id):
     done = await office("runs", "annotations", "--cursor", "x")
     assert (done.code, "no cursor" in done.err) == (2, True)

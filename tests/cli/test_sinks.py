@@ -46,3 +46,18 @@ async def test_dead_letters_are_replayed_by_position_or_all(client, office):
 async def test_a_sink_that_is_not_there_is_named(office):
     done = await office("sinks", "show", "nose")
     assert (done.code, "'nose'" in done.err) == (3, True)
+
+
+async def test_a_sink_that_nobody_publishes_to_is_removed_and_told_of(client, office):
+    store = client._open_parts().store
+    await store.release_sink(await store.take_sink("billing", "a-worker", 60_000, True))
+    assert await office.json("sinks", "remove", "billing", "--reason", "sold") == {"removed": True}
+    assert await client.sinks.list() == []
+    (event,) = (await store.trail(0, 10)).events
+    assert (event.type, '"sold"' in event.data) == ("sink_removed", True)
+
+
+async def test_a_sink_that_somebody_publishes_to_is_not_removed(client, office):
+    await published(client)
+    done = await office("sinks", "remove", "billing")
+    assert (done.code, "a-worker" in done.err) == (2, True)

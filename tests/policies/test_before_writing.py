@@ -47,10 +47,10 @@ async def test_a_conflict_that_fails_leaves_nothing_written_and_the_step_undone(
 
 
 async def test_the_broken_twin_that_asks_nobody_writes_it(opened, monkeypatch):
-    async def let(self: object, step: object, place: object, branch: object, output: object) -> tuple[object, bool]:
+    async def nothing_against(self, step, place, branch, output, let):
         return output, True
 
-    monkeypatch.setattr(guarding.Guards, "writing", let)
+    monkeypatch.setattr(guarding.Guards, "writing", nothing_against)
     run = await begun(opened, FAILING, text="a secret")
     assert await read_and_written(opened, run) == ([], ["said@1"])
 

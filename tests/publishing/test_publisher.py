@@ -309,7 +309,7 @@ async def test_a_sink_that_cannot_be_opened_is_away(opened, place, monkeypatch):
     await opened.run_until_idle()
     assert await publisher(opened, place).make_pass() == 0
     (view,) = await opened.app.sinks.list()
-    assert (view.error, view.letters, place.got) == ("PermissionError: not you", 0, [])
+    assert (view.error, view.letters, place.got) == ("E-SINK-001 PermissionError: not you", 0, [])
 
 
 async def dies(self, taken, step):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from stepfast.kernel.durations import Instant
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.views import EventView
 from stepfast.sinks import CallbackSink, LogSink
-from tests.support.apps import QUICK
+from tests.support.apps import QUICK, app_on
 from tests.support.workflows import say
 
 
@@ -121,3 +122,13 @@ async def test_the_log_has_a_line_for_each_event(caplog):
         await LogSink("log").deliver([QUEUED])
     assert "run_id=a-run" in caplog.text
     assert "type=queued" in caplog.text
+
+
+async def test_what_is_no_position_is_refused(database):
+    async with app_on(database, [], worker=False) as app:
+        wrongs: list[Any] = ["7", 0, -1, True, 2**70]
+        for wrong in wrongs:
+            with pytest.raises(Invalid, match="position"):
+                await app.sinks.replay("place", [wrong])
+        with pytest.raises(Invalid, match="after"):
+            await app.sinks.letters("place", after=-1)

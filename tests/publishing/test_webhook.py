@@ -163,7 +163,10 @@ async def test_a_server_that_never_comes_to_an_end_is_a_sink_that_is_away(server
     monkeypatch.setattr(offering, "DELIVERY_S", 0.05)
     server.answer, server.stays = answer, True
     offered = await Offering(sink(server)).offer([EVENT])
-    assert (offered.is_away, offered.refused[0].error) == (True, "It did not answer within 0.05 s.")
+    assert (offered.is_away, offered.refused[0].error) == (
+        True,
+        "E-SINK-001 TimeoutError: It did not answer within 0.05 s.",
+    )
 
 
 async def test_what_a_server_took_and_did_not_say_so_comes_again_under_the_same_id(server):
@@ -195,3 +198,29 @@ def test_events_are_chosen_by_type_and_tenant(server):
     assert hook.wants(EVENT)
     assert not hook.wants(EVENT._replace(type="queued"))
     assert not hook.wants(EVENT._replace(tenant="other"))
+
+
+@pytest.mark.parametrize("secret", [None, b"whsec_", 7])
+def test_a_secret_that_is_no_text_is_refused(secret):
+    with pytest.raises(Invalid):
+        WebhookSink("hook", "https://example.org/", secret)
+
+
+@pytest.mark.parametrize("batch", [0, -1, True, 1.5])
+def test_a_batch_that_would_post_nothing_is_refused(batch):
+    with pytest.raises(Invalid, match="batch"):
+        WebhookSink("hook", "https://example.org/", SECRET, batch=batch)
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [("500 Oops", "E-EXE-004"), ("302 Found", "E-EXE-005"), ("400 No", "E-EXE-005")]
+)
+async def test_what_a_server_answers_is_kept_with_its_code(server, status, code):
+    server.answer = f"HTTP/1.1 {status}\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n".encode()
+    offered = await Offering(sink(server)).offer([EVENT])
+    assert offered.refused[0].error.split()[0] == code
+
+
+async def test_a_private_address_is_kept_with_its_code(server):
+    offered = await Offering(sink(server, allowed=None)).offer([EVENT])
+    assert (offered.refused[0].error.split()[0], server.got) == ("E-EXE-003", [])

@@ -18,6 +18,9 @@ from stepfast import (
     Run,
     StepfastError,
     WaitTimeout,
+    annotate,
+    callback_token,
+    continue_as,
     current_run,
     each,
     emit,
@@ -32,7 +35,7 @@ from stepfast import (
 )
 from stepfast.testing import Engine
 from stepfast.workflows.functions import AnyWorkflow
-from stepfast.workflows.plans.plan import Constant, OnFailure, Sleep
+from stepfast.workflows.plans.plan import Ask, Constant, Each, Fail, OnFailure, Sleep
 from tests.plans.harness import Executors, plan_workflow, use
 from tests.plans.harness import step as plan_step
 
@@ -43,6 +46,10 @@ Program = list[Any]
 
 BODIES: Counter[tuple[str, str]] = Counter()
 """How often the body of each step ran, by run and label."""
+TOKENS: list[str] = []
+"""Those by which outside work is called back."""
+FAILING: dict[str, bool] = {}
+"""Which steps of a plan fail for certain, or do not; the others do so by chance."""
 CHANCE = Random(0)
 """What the outside work and the steps that fail at times go by."""
 
@@ -76,6 +83,12 @@ async def hand_out(label: str) -> Outside[str]:
 
 
 @step
+async def hand_over(label: str) -> Outside[str]:
+    TOKENS.append(await callback_token())
+    return Outside(label, callback=True, deadline="10m")
+
+
+@step
 async def put_off(label: str) -> str:
     BODIES[current_run().id, label] += 1
     if BODIES[current_run().id, label] == 1:
@@ -91,6 +104,14 @@ async def perform(program: Program) -> Any:
 @workflow(retry=Retry(attempts=2, base="5s", jitter=0))
 async def perform_twice(program: Program) -> Any:
     return await do(program)
+
+
+@workflow
+async def perform_on(program: Program, lives: int = 2) -> Any:
+    done = await do(program)
+    if lives > 1:
+        continue_as(program, lives - 1)
+    return done
 
 
 async def do(program: Program) -> Any:
@@ -110,12 +131,17 @@ async def outside(label: str) -> Any:
     return await hand_out(label)
 
 
+async def over(label: str) -> Any:
+    return await hand_over(label)
+
+
 async def later(label: str) -> str:
     return await put_off(label)
 
 
 async def tell(label: str) -> str:
     await emit("shop.told", {"label": label})
+    await annotate("told", label)
     progress(1, 2, label)
     return label
 
@@ -175,6 +201,7 @@ KINDS: dict[str, Callable[..., Any]] = {
     "call": call,
     "fail": fail_at_first,
     "outside": outside,
+    "over": over,
     "later": later,
     "tell": tell,
     "ask": ask,
@@ -187,7 +214,7 @@ KINDS: dict[str, Callable[..., Any]] = {
     "in_time": in_time,
     "by_children": by_children,
 }
-LEAVES = ("call", "call", "fail", "outside", "later", "tell", "ask", "rest", "hear", "hear")
+LEAVES = ("call", "call", "fail", "outside", "over", "later", "tell", "ask", "rest", "hear", "hear")
 NODES = ("start", "in_turn", "in_turn", "at_once", "first", "in_time", "by_children")
 
 
@@ -225,8 +252,12 @@ class Author:
 
 
 async def plan_work(name: str) -> str:
-    if CHANCE.random() < 0.4:
+    if FAILING.get(name, CHANCE.random() < 0.4):
         raise ValueError(f"{name} is broken")
+    return name
+
+
+async def steady_work(name: str) -> str:
     return name
 
 
@@ -239,13 +270,24 @@ PLAN = plan_workflow(
     executors=Executors(work=plan_work),
     name="bearing",
 )
-PLAN_STEPS = ("tell", "index", "search", "nap", "pay")
-WORKFLOWS: list[AnyWorkflow] = [perform, perform_twice, PLAN]
+UNDOING_PLAN = plan_workflow(
+    plan_step("take", use("steady", name="take"), undo=use("work", name="give back")),
+    plan_step("count", use("work", name="count"), each=Each(Constant([1, 2, 3])), needs=("take",), queue="elsewhere"),
+    plan_step("ask", Ask(Constant("Go on?"), Constant({"a": 1})), needs=("take",)),
+    plan_step("pay", use("work", name="pay"), needs=("take",), on_failure=OnFailure.COMPENSATE),
+    plan_step("fail", Fail(Constant("no")), needs=("pay",), on_failure=OnFailure.COMPENSATE),
+    executors=Executors(work=plan_work, steady=steady_work),
+    name="undoing",
+)
+PLANS = (PLAN, UNDOING_PLAN)
+PLAN_STEPS = ("tell", "index", "search", "nap", "pay", "take", "ask")
+WORKFLOWS: list[AnyWorkflow] = [perform, perform_twice, perform_on, *PLANS]
 
 TROUBLE = (
     *("signal", "signal", "pause", "resume", "crash", "crash later", "time", "time", "decide", "decide", "leave"),
     *("work", "work", "work", "work", "work", "time", "time", "resume", "resume"),
     *("cancel", "retry", "rerun", "rollback", "rollback to a state", "skip"),
+    *("an hour", "resolve", "call back", "annotate"),
 )
 
 
@@ -264,6 +306,8 @@ async def make(trouble: str, opened: Engine, run: Run[Any], chance: Random) -> N
             await opened.insist(opened._hire)
         case "time":
             opened.clock.advance(chance.choice(SPANS_MS) / 1_000)
+        case "an hour":
+            opened.clock.advance(3_600)
         case "work":
             await opened.run_until_idle()
         case _:
@@ -288,8 +332,23 @@ async def command(action: str, opened: Engine, run: Run[Any], chance: Random) ->
         case "rerun":
             from_step = chance.choice([None, *(each.seq for each in await run.steps())])
             await opened.insist(lambda: run.rerun(from_step))
+        case "resolve" | "call back" | "annotate":
+            await tell_of(action, opened, run)
         case _:
             await opened.insist(getattr(run, action))
+
+
+async def tell_of(action: str, opened: Engine, run: Run[Any]) -> None:
+    """Let somebody say something of a run, or of what it left to others."""
+    match action:
+        case "resolve":
+            items = [item.id for item in await opened.app.exceptions.list(limit=1)]
+            await opened.insist(lambda: opened.app.exceptions.resolve("".join(items), actor="ann"))
+        case "call back":
+            for token in TOKENS[-1:]:
+                await opened.complete_callback(token, "called")
+        case "annotate":
+            await opened.insist(lambda: run.annotate("seen", True))
 
 
 async def eventful(opened: Engine) -> None:
@@ -305,13 +364,71 @@ async def eventful(opened: Engine) -> None:
     await opened.run_until_idle()
 
 
+async def whole(opened: Engine) -> None:
+    """Everything that can happen to a run, once or more: each kind of event that changes what a run shows."""
+    await eventful(opened)
+    await answered(opened)
+    await taken_back(opened)
+    await put_aside(opened)
+    for label, program in (("over", ["over", "over"]), ("later", ["later", "later"]), ("fails", ["fail", "fails"])):
+        run = await opened.start(perform, program)
+        await opened.run_until_idle()
+        if label == "over":
+            await opened.complete_callback(TOKENS[-1], "called")
+        opened.clock.advance(10)
+        await opened.run_until_idle()
+        if label == "fails":
+            await run.retry()
+            await opened.run_until_idle()
+    await opened.result(await opened.start(perform_on, ["call", "again", 1]))
+    await opened.result(await opened.start(perform, ["first", ["call", "quick", 0], ["rest", 60_000]]))
+
+
+async def answered(opened: Engine) -> None:
+    """Two reviews: one is answered, nobody answers the other."""
+    run = await opened.start(perform, ["in_turn", ["ask", "one"], ["ask", "two"]])
+    await opened.run_until_idle()
+    await opened.decide(run, "continue", actor="ann")
+    await opened.run_until_idle()
+    opened.clock.advance(180)
+    await opened.run_until_idle()
+
+
+async def taken_back(opened: Engine) -> None:
+    """A run that is held, taken back, goes on and is called off."""
+    run = await opened.start(perform, ["in_turn", ["call", "b", 0], ["ask", "three"]])
+    await opened.run_until_idle()
+    await run.pause()
+    await run.resume()
+    await opened.run_until_idle()
+    await run.rollback("work")
+    await run.resume()
+    await opened.run_until_idle()
+    await run.cancel()
+
+
+async def put_aside(opened: Engine) -> None:
+    """Plans whose steps fail: one goes on from that, and the other undoes what it did."""
+    FAILING.update({"tell": True, "index": True, "pay": False, "give back": False})
+    run = await opened.start(PLAN)
+    await opened.run_until_idle()
+    await run.skip("nap", "by hand")
+    await opened.run_until_idle()
+    for item in await opened.app.exceptions.list(run_id=run.id):
+        await opened.app.exceptions.resolve(item.id, actor="ann")
+    await opened.start(UNDOING_PLAN)
+    await opened.run_until_idle()
+
+
 async def live(opened: Engine, seed: int) -> None:
     """One run and what happens to it, of which much is refused."""
     chance = Random(seed)
     CHANCE.seed(seed)
+    TOKENS.clear()
+    FAILING.clear()
     program = Author(chance, str(seed)).program(chance.randint(0, 3))
-    drawn = chance.choice((perform, perform, perform_twice, PLAN))
-    run = await (opened.start(PLAN) if drawn is PLAN else opened.start(drawn, program))
+    drawn = chance.choice((perform, perform, perform_twice, perform_on, *PLANS))
+    run = await (opened.start(drawn) if drawn in PLANS else opened.start(drawn, program))
     for trouble in chance.choices(TROUBLE, k=chance.randint(4, 24)):
         with suppress(StepfastError):
             await make(trouble, opened, run, chance)

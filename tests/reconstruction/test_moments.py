@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -9,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from stepfast import IllegalMove, Invalid, Retry, RunState, receive, sleep, step, workflow
-from stepfast.kernel.errors import EventNotFound
+from stepfast import IllegalMove, Invalid, Later, Retry, RunState, moments, receive, review, sleep, step, workflow
+from stepfast.kernel.durations import Instant
+from stepfast.kernel.errors import EventNotFound, StepNotFound
 from stepfast.testing import Engine, engine
 
 RAN: list[str] = []
@@ -42,10 +44,26 @@ async def confusing() -> None:
     await note("last")
 
 
+@workflow
+async def asking() -> str:
+    await note("first")
+    return (await review("Go on?", show={})).verdict
+
+
+@step
+async def put_off() -> None:
+    raise Later("1h")
+
+
+@workflow
+async def put_off_while_asking() -> None:
+    await asyncio.gather(receive("go"), put_off())
+
+
 @pytest.fixture
 async def opened(database: str) -> AsyncIterator[Engine]:
     RAN.clear()
-    async with engine(database=database, workflows=[walk, confusing]) as opened:
+    async with engine(database=database, workflows=[walk, confusing, asking, put_off_while_asking]) as opened:
         yield opened
 
 
@@ -126,10 +144,19 @@ async def test_what_is_no_number_of_an_event_is_refused(opened, event):
         await run.at(event)
 
 
-async def test_a_moment_before_the_start_is_refused(opened):
+@pytest.mark.parametrize("time", ["1999-01-01T00:00:00Z", "0001-01-01T00:00:00+14:00"])
+async def test_a_moment_before_the_start_is_refused(opened, time):
     run = await opened.start(walk)
     with pytest.raises(EventNotFound, match="it was stored at"):
-        await run.at(time=datetime(1999, 1, 1, tzinfo=UTC))
+        await run.at(time=datetime.fromisoformat(time))
+
+
+async def test_what_is_told_later_is_not_in_a_state_without_what_stands_before_it(opened):
+    run = await ended(opened)
+    events = [event._replace(at=at) for event, at in zip(await run.history(), (10, 30, 20), strict=False)]
+    walked = moments.Walk()
+    walked.add(events, None, Instant(25))
+    assert (walked.seen, walked.rebuilding.rebuilt().event, walked.last) == (1, 1, 3)
 
 
 @pytest.mark.parametrize("time", [datetime(2030, 1, 1, tzinfo=UTC).replace(tzinfo=None), "2030-01-01", 7])
@@ -196,3 +223,37 @@ async def test_a_run_that_a_worker_holds_is_refused(opened):
     run = await opened.start(walk)
     with pytest.raises(IllegalMove):
         await run.rollback("pending")
+
+
+async def test_what_is_taken_back_asks_nobody_any_more(opened):
+    run = await opened.start(asking)
+    await opened.run_until_idle()
+    (asked,) = await opened.reviews(run)
+    await run.rollback("note")
+    assert await opened.reviews(run) == []
+    found = await run.reconstruct()
+    assert [(each.view.state, each.view.review_id) for each in found.reviews] == [("withdrawn", asked.review_id)]
+    assert ([item.resolution for item in found.exceptions], found.differences) == (["withdrawn"], ())
+
+
+async def test_a_run_that_is_put_off_stays_so_when_its_other_waits_are_taken_back(opened):
+    run = await opened.start(put_off_while_asking)
+    await opened.run_until_idle()
+    await run.rollback(1)
+    await run.resume()
+    found = await run.reconstruct()
+    assert (found.run.state, found.state.state, found.differences) == (RunState.PENDING, RunState.PENDING, ())
+
+
+@pytest.mark.parametrize("to", ["9" * 5_000, 10**5_000, "0", True], ids=["text", "number", "zero", "bool"])
+async def test_what_is_no_number_of_an_event_is_not_gone_back_to(opened, to):
+    run = await opened.start(walk)
+    with pytest.raises(Invalid, match="to is"):
+        await run.rollback(to)
+
+
+@pytest.mark.parametrize("named", ["²", "٣", "9" * 5_000], ids=["superscript", "arabic", "long"])
+async def test_a_step_by_a_number_that_is_none_is_not_found(opened, named):
+    run = await ended(opened)
+    with pytest.raises((StepNotFound, Invalid)):
+        await run.rerun(named)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stepfast import NotFound, Retry, RunState, StepState, receive, review, step, workflow
+from stepfast import NotFound, Retry, RunState, StepState, receive, reconstructing, review, step, workflow
 from stepfast import sync as blocking
 from stepfast.kernel import rebuilding
 from stepfast.kernel.states import TaskState
@@ -143,6 +143,25 @@ async def test_rows_that_somebody_has_changed_are_told_apart_from_what_the_event
     await tamper(database, "update stepfast.step set state = 'failed' where name = 'child'")
     (found,) = (await run.reconstruct()).differences
     assert found.startswith("step child#1 is failed")
+
+
+async def test_an_event_that_somebody_has_taken_out_is_missed(opened, database):
+    run = await sold(opened)
+    await tamper(database, "delete from stepfast.event where seq = 3")
+    found = await run.reconstruct()
+    assert found.is_settled
+    assert found.differences[0] == "event 3 is missing, and event 4 is there"
+
+
+async def test_a_list_that_is_cut_leaves_what_differs_in_sight(opened, database, monkeypatch):
+    BROKEN.add("tea")
+    run = await opened.start(child, "tea")
+    with pytest.raises(Exception, match="tea"):
+        await opened.result(run)
+    await tamper(database, "update stepfast.step set state = 'completed' where name = 'price'")
+    monkeypatch.setattr(reconstructing, "MAX_LISTED", 0)
+    found = await run.reconstruct()
+    assert (found.cut, bool(found.differences)) == (("dead letters: there are more than 0",), True)
 
 
 async def test_data_that_is_no_json_is_shown_as_damaged(opened, database):

@@ -22,7 +22,6 @@ class Watch:
         self.found: list[str] = []
         self.looks = 0
         self.states: set[str] = set()
-        self.is_on = True
         self._turn = asyncio.Lock()
 
     def around(self, store: Store) -> Store:
@@ -33,7 +32,7 @@ class Watch:
         """Write, and look at what has come of it before anybody else writes."""
         async with self._turn:
             answer = await call()
-            if self.is_on:
+            if not self.found:
                 await self.look(store, method)
             return answer
 

@@ -132,6 +132,8 @@ FORGERIES = {
     "it is not signed": lambda run_id, last: told_of(run_id, last),
     "signed with another key": lambda run_id, last: told_of(run_id, last, KeyedSigner(OTHER_KEYS)),
     "it cannot be read": lambda run_id, last: "{",
+    "it has no bottom": lambda run_id, last: "[" * 100_000,
+    "it names no number": lambda run_id, last: f'{{"runs": [["{run_id}", Infinity]]}}',
     "it is of another form": lambda run_id, last: '{"runs": 7, "key": "1", "signature": ""}',
     "a signature of another run": lambda run_id, last: told_of(run_id[::-1], last, KeyedSigner(KEYS)),
     "a key that nobody knows": lambda run_id, last: told_of(run_id, last, Anybody()),
@@ -223,3 +225,39 @@ async def test_the_engines_own_role_needs_no_right_to_delete(migrated_postgres_u
     """The function that deletes does so with its owner's rights."""
     definer = "select prosecdef, proconfig[1] from pg_proc where proname = 'prune_runs'"
     assert await fetch(migrated_postgres_url, definer) == [(True, "search_path=pg_catalog, pg_temp")]
+
+
+# Somebody who has no key has the workers, who do, let runs go by a policy of his own.
+
+SLIPPED_IN = "insert into stepfast.retention (tenant, workflow, keep_ms, changed_at) values ('', 'say', 1, 1)"
+
+
+@pytest.fixture
+async def let_go(sealing, runs, database):
+    """Runs that went by a policy which was written past the function that tells of it."""
+    await execute(database, SLIPPED_IN)
+    assert (await prune(sealing)).runs == 2
+    await sealing.app.audit.seal()
+    return sealing
+
+
+async def test_runs_that_went_by_a_policy_that_nobody_has_told_of_are_found(let_go):
+    assert await faults(let_go) == [Fault.PRUNED_UNPROVEN]
+
+
+async def test_a_file_of_the_whole_trail_tells_that_too(let_go):
+    lines = [line async for line in let_go.app.audit.export()]
+    findings = let_go.app.audit.verify_lines(lines).findings
+    assert [finding.fault for finding in findings] == [Fault.PRUNED_UNPROVEN]
+
+
+async def test_a_file_of_one_tenant_knows_of_no_policies_for_all_and_is_sound(sealing, runs):
+    await prune(sealing)
+    await sealing.app.audit.seal()
+    lines = [line async for line in sealing.app.audit.export(tenant="default")]
+    assert sealing.app.audit.verify_lines(lines).is_sound
+
+
+async def test_the_broken_twin_that_does_not_ask_who_set_a_policy_finds_nothing(let_go, monkeypatch):
+    monkeypatch.setattr("stepfast.verifying.check_policies", lambda *given: ())
+    assert await faults(let_go) == []

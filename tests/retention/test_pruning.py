@@ -11,6 +11,7 @@ import pytest
 from stepfast import NotFound
 from stepfast.engine import pruning
 from stepfast.kernel.blobs import BlobFilter
+from stepfast.kernel.errors import BlobsFailed
 from tests.retention.workflows import listen, pass_on, say, shout, tell, wail
 from tests.support.sql import execute, fetch
 
@@ -98,7 +99,7 @@ async def test_whatever_belongs_to_a_run_goes_with_it(opened, database):
         for name in tables
     }
     assert {name: found for name, found in rows.items() if found} == {}
-    assert await opened.app.parts.store.unswept(10) == []
+    assert await opened.app.parts.store.unswept("", 10) == []
 
 
 async def test_a_key_can_be_used_again_once_its_run_is_gone(opened):
@@ -273,3 +274,25 @@ async def test_a_child_whose_parent_is_gone_goes_too(opened, database):
     await execute(database, f"delete from stepfast.run where run_id = '{parent}'")
     opened.clock.advance("2d")
     assert [(count.workflow, count.runs) for count in (await prune(opened)).counts] == [("say", 1)]
+
+
+async def test_a_blob_that_cannot_be_removed_keeps_no_other(opened, monkeypatch):
+    await opened.app.retention.set("1d")
+    poison, other = sorted([await ended(opened), await ended(opened)])
+    opened.clock.advance("2d")
+    blobs = opened.app.parts.values.blobs
+    list_blobs = blobs.list
+
+    async def refuse(where: BlobFilter) -> Any:
+        if where.run_id == poison:
+            raise OSError("not this one")
+        return await list_blobs(where)
+
+    monkeypatch.setattr(blobs, "list", refuse)
+    with pytest.raises(BlobsFailed):
+        await prune(opened)
+    assert await opened.app.parts.store.unswept("", 10) == [("default", poison)]
+    monkeypatch.undo()
+    await prune(opened)
+    assert await opened.app.parts.store.unswept("", 10) == []
+    assert other not in await left(opened)

@@ -72,6 +72,13 @@ async def test_what_went_keeps_nobody_from_publishing_the_rest(opened, publisher
     assert [event.type for event in place.got].count("pruned") == 1
 
 
+async def test_a_sink_that_was_removed_keeps_nothing_back(opened, publisher, place):
+    await ended(opened)
+    opened.clock.advance("2d")
+    await opened.app.sinks.remove(place.name, reason="sold", actor="ann")
+    assert (await prune(opened)).runs == 1
+
+
 async def without_a_look_at_cursors(database: str) -> None:
     """The rule for what may go, but for how far sinks have got."""
     kind = "sqlite" if database.startswith("sqlite") else "postgres"

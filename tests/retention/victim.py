@@ -37,18 +37,18 @@ class Death:
 
 
 def make_mortal(store: Any, death: Death, twin: str | None) -> None:
-    """Let calls of a store be the last; the broken twin says later what it has let go."""
+    """Let calls of a store be the last; the broken twin signs later what it has let go."""
     prune, unswept, swept = store.prune, store.unswept, store.swept
 
     async def dying_prune(batch: PruneBatch, told: str) -> str | None:
         death.at("before_pruning")
-        answer: str | None = await prune(batch, "{}" if twin == "tells_later" else told)
+        answer: str | None = await prune(batch, batch.told(None) if twin == "tells_later" else told)
         death.at("after_pruning")
         return answer
 
-    async def dying_unswept(limit: int) -> Any:
+    async def dying_unswept(after: str, limit: int) -> Any:
         death.at("before_sweeping")
-        return await unswept(limit)
+        return await unswept(after, limit)
 
     async def dying_swept(run_ids: Any) -> None:
         death.at("amid_sweeping")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stepfast import RunFailed, RunState
+from stepfast import Invalid, NotFound, RunFailed, RunState, StepfastError
 from stepfast.testing import Engine
 from tests.transformations.harness import CALLS, WORLD, begun, flow, lineage, put_contract, transforming
 
@@ -140,3 +140,67 @@ async def test_a_person_may_correct_what_a_policy_refuses(opened):
     await opened.decide(question, "correct", {"outputs": [{"content": "nothing"}]}, actor="ann")
     await opened.result(run)
     assert await opened.app.assets.read("contract/to_text") == b"nothing"
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        [],
+        [{"content": "one"}, {"content": "two"}],
+        [{"tags": [""]}],
+        [{"tags": ["a\0b"]}],
+        [{"tags": ["x" * 5_000]}],
+        [{"metadata": "none"}],
+        ["text"],
+    ],
+)
+@BEGIN
+async def test_a_correction_that_cannot_be_kept_is_refused_to_who_makes_it(opened, begin, outputs):
+    WORLD["review_required"] = True
+    run, question = await asked(opened, begin)
+    with pytest.raises(Invalid):
+        await opened.decide(question, "correct", {"outputs": outputs}, actor="ann")
+    assert await opened.reviews(run) == [question]
+
+
+@BEGIN
+async def test_a_source_that_gets_a_new_version_during_the_review_changes_nothing(opened, begin):
+    WORLD["review_required"] = True
+    run, question = await asked(opened, begin)
+    await opened.app.assets.put(b"pay at once", "contract", media_type="application/pdf", fresh=False)
+    await opened.decide(question, "continue", actor="ann")
+    await opened.result(run)
+    made = await opened.app.assets.get("contract/to_text")
+    assert (made.inputs, await opened.app.assets.read(made.id)) == (("asset:contract@1",), b"pay in 30 days!")
+
+
+@BEGIN
+async def test_a_run_that_is_cancelled_during_the_review_leaves_no_asset_and_no_question(opened, begin):
+    WORLD["review_required"] = True
+    run, question = await asked(opened, begin)
+    await run.cancel()
+    await opened.run_until_idle()
+    assert ([asset.id for asset in await opened.app.assets.list()], await opened.reviews(run)) == (["contract"], [])
+    with pytest.raises(StepfastError):
+        await opened.decide(question, "continue", actor="ann")
+
+
+@BEGIN
+async def test_what_was_put_aside_is_kept_for_as_long_as_somebody_may_still_let_it_count(opened, begin):
+    WORLD["review_required"] = True
+    run, question = await asked(opened, begin)
+    opened.clock.advance("40d")
+    await opened.app.retention.prune(older_than="1d")
+    await opened.decide(question, "continue", actor="ann")
+    await opened.result(run)
+    assert await opened.app.assets.read("contract/to_text") == b"pay in 30 days!"
+
+
+async def test_what_another_tenant_made_is_neither_listed_nor_told(opened):
+    await opened.app.assets.put(b"ours", "contract", media_type="application/pdf", tenant="acme")
+    run = await opened.start(transforming, "contract", tenant="acme")
+    await opened.result(run)
+    assert len(await opened.app.transformations.list(run_id=run.id, tenant="acme")) == 1
+    assert await opened.app.transformations.list(asset="contract", tenant="other") == []
+    with pytest.raises(NotFound):
+        await opened.app.transformations.list(run_id=run.id, tenant="other")

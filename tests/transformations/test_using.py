@@ -76,6 +76,12 @@ async def test_whose_are_meant_must_be_said(opened):
         await opened.app.transformations.list(run_id="01977420-dc00-7b18-b798-74985a8c5b26")
 
 
+@pytest.mark.parametrize("version", [0, -1, True, "1", 2**40])
+async def test_a_version_that_cannot_be_is_refused(opened, version):
+    with pytest.raises(Invalid, match="version"):
+        await opened.app.transformations.list(asset="contract", version=version)
+
+
 async def test_a_rerun_leaves_what_was_made_alone(opened):
     WORLD["id"] = "fixed"
     await put_contract(opened)

@@ -12,11 +12,12 @@ from stepfast.cli.actors import actor_options
 from stepfast.cli.arguments import json_of
 from stepfast.cli.client import Client, with_client
 from stepfast.cli.filters import page_options
-from stepfast.cli.paging import Listing, print_page
+from stepfast.cli.paging import Listing, numeric_cursor, print_page
 from stepfast.cli.printing import moment, print_json, say, shortened
 from stepfast.cli.shapes import object_of
 from stepfast.kernel.annotations import AnnotationView
 from stepfast.kernel.commands import Changed
+from stepfast.kernel.errors import Invalid
 
 PAGE = 100
 
@@ -34,7 +35,8 @@ PAGE = 100
 def annotate(client: Client, run: str, name: str, value: str, asked_by: str | None, **given: Any) -> None:
     """Note a fact of a run or one of its steps, also of a run that has ended.
 
-    The value is JSON; what is no JSON is taken as text. `@file.json` reads a file, `-` reads stdin.
+    The value is JSON; what is no JSON is taken as text. `@file.json` reads a file, `-` reads stdin. A negative number
+    needs two dashes before it: `-- -1`.
     """
     fact = _value(value)
 
@@ -61,7 +63,7 @@ def list_annotations(
 ) -> None:
     """Facts that were noted of a run, or of all, newest first."""
     wanted = given if value is None else {**given, "value": _value(value)}
-    before = None if cursor is None else _number(cursor)
+    before = None if cursor is None else numeric_cursor(cursor)
 
     async def read(app: Stepfast) -> list[AnnotationView]:
         run_id = None if run is None else (await client.handle(app, run)).id
@@ -85,9 +87,5 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
-
-
-def _number(cursor: str) -> int:
-    if not cursor.isdecimal():
-        raise click.BadParameter(f"{cursor!r} is no cursor of this command; it gives numbers.", param_hint="--cursor")
-    return int(cursor)
+    except RecursionError:
+        raise Invalid("The value is nested too deeply to be read.") from None

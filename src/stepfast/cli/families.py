@@ -143,6 +143,7 @@ def audit() -> None:
 
 SINKS = {
     "list": Entry("stepfast.cli.sinks:list_sinks", "Every sink, and what it has not had yet."),
+    "remove": Entry("stepfast.cli.sinks:remove", "Forget a sink that nobody publishes to any more."),
     "replay": Entry("stepfast.cli.sinks:replay", "Have dead letters of a sink delivered once more."),
     "show": Entry("stepfast.cli.sinks:show", "One sink, with the events that it did not take."),
 }

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import click
+
 from stepfast.cli.printing import print_json, print_table, say
 from stepfast.cli.shapes import page_object
+from stepfast.kernel.numbers import written
 
 T = TypeVar("T")
 
@@ -19,6 +22,14 @@ class Listing(NamedTuple, Generic[T]):
     to_row: Callable[[T], Sequence[object]]
     nothing: str
     cursor_of: Callable[[T], object]
+
+
+def numeric_cursor(cursor: str) -> int:
+    """The number that a page's cursor is."""
+    number = written(cursor)
+    if number is None:
+        raise click.BadParameter(f"{cursor!r} is no cursor of this command; it gives numbers.", param_hint="--cursor")
+    return number
 
 
 def print_page(found: Sequence[T], limit: int, listing: Listing[T], is_json: bool) -> None:

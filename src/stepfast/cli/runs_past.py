@@ -14,6 +14,7 @@ from stepfast.cli.client import CLIENT_OPTIONS, Client, with_client
 from stepfast.cli.options import common_options
 from stepfast.cli.printing import moment, print_facts, print_json, print_table, say, shortened
 from stepfast.cli.shapes import error_line
+from stepfast.kernel.numbers import written
 
 # Slow to import for a command line that shows its help.
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def at(client: Client, run: str, when: str) -> None:
 
     A moment is written as 2026-11-16T09:30:00; without a zone, like +01:00, it is UTC.
     """
-    event = int(when) if when.isascii() and when.isdigit() else None
+    event = written(when)
     time = None if event is not None else _time(when)
 
     async def read(app: Stepfast) -> Moment:

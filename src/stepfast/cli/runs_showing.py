@@ -11,7 +11,7 @@ from stepfast.app import Stepfast
 from stepfast.cli.client import Client, with_client
 from stepfast.cli.filters import page_options
 from stepfast.cli.following import follow
-from stepfast.cli.paging import Listing, print_page
+from stepfast.cli.paging import Listing, numeric_cursor, print_page
 from stepfast.cli.printing import moment, print_facts, print_json, print_table, say, shortened, took, visible
 from stepfast.cli.shapes import error_line, event_object, object_of, run_object
 from stepfast.kernel.annotations import AnnotationView
@@ -60,7 +60,7 @@ def show(client: Client, run: str) -> None:
 @page_options(PAGE)
 def events(client: Client, run: str, after: int, types: tuple[str, ...], limit: int, cursor: str | None) -> None:
     """The history of a run, oldest first; `stepfast runs watch` shows events as they come."""
-    begin = max(after, _number(cursor))
+    begin = after if cursor is None else max(after, numeric_cursor(cursor))
 
     async def read(app: Stepfast) -> list[EventView]:
         handle = await client.handle(app, run)
@@ -181,11 +181,3 @@ def _step_row(step: StepView) -> tuple[object, ...]:
     answer = error_line(step.error) or step.value
     lasted = took(step.ended_at - step.started_at)
     return (step.seq, step.call.address, step.kind, state, step.attempt, lasted, shortened(answer))
-
-
-def _number(cursor: str | None) -> int:
-    if cursor is None:
-        return 0
-    if not cursor.isdecimal():
-        raise click.BadParameter(f"{cursor!r} is no cursor of this command; it gives numbers.", param_hint="--cursor")
-    return int(cursor)

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from stepfast.app import Stepfast
+from stepfast.cli.actors import actor_options
 from stepfast.cli.client import Client, with_client
 from stepfast.cli.printing import moment, print_facts, print_json, print_table, say
 from stepfast.cli.shapes import page_object
@@ -69,6 +70,20 @@ def replay(client: Client, sink: str, positions: tuple[int, ...], limit: int, dr
         print_json({"replayed": count, "dry_run": dry_run})
     else:
         say(f"{count} would be delivered once more." if dry_run else f"{count} will be delivered once more.")
+
+
+@click.command()
+@with_client
+@click.argument("sink")
+@click.option("--reason", metavar="TEXT", help="Why; kept in the history.")
+@actor_options
+def remove(client: Client, sink: str, reason: str | None, asked_by: str | None) -> None:
+    """Forget a sink that nobody publishes to any more, with what it has not had: it keeps back no run from then on."""
+    client.perform(lambda app: app.sinks.remove(sink, reason=reason, actor=asked_by))
+    if client.is_json:
+        print_json({"removed": True})
+    else:
+        say("The sink is removed.")
 
 
 def _row(view: SinkLetterView) -> tuple[Any, ...]:

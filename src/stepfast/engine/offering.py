@@ -4,19 +4,23 @@ that it cannot take."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
+from stepfast.kernel.errors import SinkFailed, StepfastError
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.origins import shown
 from stepfast.kernel.sinks import Refusal, Sink
 from stepfast.kernel.views import EventView
 
 DELIVERY_S = 10.0
-# So many runs are tried in vain before a sink counts as away.
+# So many runs are tried in vain before a sink counts as away, and so many where it has been away again and again.
 PROBES = 3
+WIDE_PROBES = 50
 AT_ONCE = 20
 MAX_ERROR = 500
+LOST = "Another publisher has the sink."
 
 
 class Offered(NamedTuple):
@@ -26,39 +30,57 @@ class Offered(NamedTuple):
     refused: list[Refusal]
     is_away: bool = False
     """Nothing at all was taken."""
+    may_be_poison: bool = False
+    """It may be the one event that was refused, and not the sink: no other run could be tried."""
+    is_apart: bool = False
+    """All at once was too much: it was offered run by run."""
 
 
 class Offering:
-    """One sink and what it is offered; it is opened first, and again after it has not taken something."""
+    """One sink and what it is offered; it is opened first, and again after it has not taken something.
 
-    def __init__(self, sink: Sink) -> None:
+    `keep` is asked before each delivery whether the sink is still ours; a page of slow deliveries may outlast a lease.
+    """
+
+    def __init__(self, sink: Sink, keep: Callable[[], Awaitable[bool]] | None = None) -> None:
         self._sink = sink
+        self._keep = keep
         self._is_open = False
 
     async def close(self) -> None:
-        """Let go of the sink."""
+        """Let go of the sink, which may hang or fail over it."""
         self._is_open = False
-        await self._sink.close()
+        await _error_of(self._sink.close)
 
-    async def offer(self, events: Sequence[EventView]) -> Offered:
+    async def offer(self, events: Sequence[EventView], is_long_away: bool = False) -> Offered:
         """Have the sink take events; after one that it does not take, none of the same run."""
         if not events:
             return Offered(0, [])
-        error = await self.refusal(events)
-        if error is None:
+        if (error := await self._opened()) is not None:
+            return Offered(0, [Refusal(events[0], error)], is_away=True)
+        if await self._delivered(events) is None:
             return Offered(len(events), [])
         chains = _by_run(events)
-        tried = [await self.offer_in_order(chain) for chain in chains[:PROBES]]
+        tried, rest = [await self.offer_in_order(chain) for chain in chains[:PROBES]], chains[PROBES:]
+        if is_long_away and not any(each.taken for each in tried):
+            # Events that it cannot take may stand before those that it can.
+            apart = max(len(rest) // WIDE_PROBES, 1)
+            tried += await self._offer_side_by_side(rest[::apart])
+            rest = [chain for number, chain in enumerate(rest) if number % apart]
         if not any(each.taken for each in tried):
-            return Offered(0, [tried[0].refused[0]], is_away=True)
-        rest, turns = chains[PROBES:], asyncio.Semaphore(AT_ONCE)
+            return Offered(0, [tried[0].refused[0]], is_away=True, may_be_poison=len(chains) == 1)
+        tried += await self._offer_side_by_side(rest)
+        refused = [refusal for each in tried for refusal in each.refused]
+        return Offered(sum(each.taken for each in tried), refused, is_apart=True)
+
+    async def _offer_side_by_side(self, chains: Sequence[Sequence[EventView]]) -> list[Offered]:
+        turns = asyncio.Semaphore(AT_ONCE)
 
         async def in_turn(chain: Sequence[EventView]) -> Offered:
             async with turns:
                 return await self._deliver_in_order(chain)
 
-        tried += await asyncio.gather(*map(in_turn, rest))
-        return Offered(sum(each.taken for each in tried), [refused for each in tried for refused in each.refused])
+        return await asyncio.gather(*map(in_turn, chains))
 
     async def offer_in_order(self, events: Sequence[EventView]) -> Offered:
         """Have the sink take events of one run, one after the other."""
@@ -81,27 +103,41 @@ class Offering:
     async def _opened(self) -> str | None:
         if self._is_open:
             return None
-        error = await _error_of(self._sink.open())
+        error = await _error_of(self._sink.open)
         self._is_open = error is None
         return error
 
     async def _delivered(self, events: Sequence[EventView]) -> str | None:
-        error = await _error_of(self._sink.deliver([shown(event) for event in events]))
+        if self._keep is not None and not await self._keep():
+            return LOST
+        error = await _error_of(partial(self._sink.deliver, [shown(event) for event in events]))
         if error is not None:
             self._is_open = False
         return error
 
 
-async def _error_of(call: Awaitable[None]) -> str | None:
+async def _error_of(call: Callable[[], Awaitable[None]]) -> str | None:
     """Why other people's code or service failed, or took too long; None when it did neither."""
     try:
         async with asyncio.timeout(DELIVERY_S):
-            await call
+            await call()
     except TimeoutError as error:
-        return str(error) or f"It did not answer within {DELIVERY_S:g} s."
+        return told(error, str(error) or f"It did not answer within {DELIVERY_S:g} s.")
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        # It was not us who were cancelled: a client that lost its connection cancels what waits for an answer.
+        return told(error, "It broke off by itself.")
     except Exception as error:  # noqa: BLE001 - other people's code and services
-        return f"{type(error).__name__}: {error}"[:MAX_ERROR]
+        return told(error)
     return None
+
+
+def told(error: BaseException, message: str | None = None) -> str:
+    """An error as it is kept with a sink, with its code, or that of all sinks."""
+    code = error.code if isinstance(error, StepfastError) else SinkFailed.code
+    return f"{code} {type(error).__name__}: {message or error}"[:MAX_ERROR]
 
 
 def _by_run(events: Sequence[EventView]) -> list[list[EventView]]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from stepfast.engine.values import Values
 from stepfast.kernel.blobs import BlobFilter
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.errors import Invalid
+from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.kernel.ids import RANDOM_BITS, RunId, new_id
 from stepfast.kernel.ports import Store
 from stepfast.kernel.retention import Held, KeptRun, Policy, PruneBatch, keep_ms, policy_for, shortest_ms
@@ -106,12 +106,17 @@ class Pruner:
 
     async def make_pass(self) -> PruneReport:
         """Let go what the policies say, as far as it was not looked at before; where there are none, do nothing."""
-        policies, now = await self._store.policies(), await self._store.now()
-        if policies != self._policies or now - self._looked_at >= LOOK_AGAIN_MS:
-            self._reached, self._looked_at, self._policies = {}, now, policies
-        report = PruneReport((), {}) if not policies else await self._prune(PruneScope(), policies, now, self._reached)
+        policies = await self._store.policies()
+        report = await self._prune_on(policies) if policies else PruneReport((), {})
         await self._sweep()
         return report
+
+    async def _prune_on(self, policies: list[Policy]) -> PruneReport:
+        """Go on where the last pass got to, unless the policies are other ones by now."""
+        now = await self._store.now()
+        if policies != self._policies or now - self._looked_at >= LOOK_AGAIN_MS:
+            self._reached, self._looked_at, self._policies = {}, now, policies
+        return await self._prune(PruneScope(), policies, now, self._reached)
 
     async def prune(self, scope: PruneScope) -> PruneReport:
         """Look at all runs that have ended, and let go those that may."""
@@ -137,11 +142,24 @@ class Pruner:
         return tally.report()
 
     async def _sweep(self) -> None:
-        """Remove what runs that are gone have left in the blob store."""
-        while page := await self._store.unswept(SWEEP_PAGE):
+        """Remove what runs that are gone have left in the blob store; one that cannot be removed keeps no other."""
+        after, problem = "", None
+        while page := await self._store.unswept(after, SWEEP_PAGE):
+            done = list[RunId]()
             for tenant, run_id in page:
-                await self._remove_blobs(BlobFilter(tenant=tenant, run_id=run_id))
-            await self._store.swept([run_id for _, run_id in page])
+                try:
+                    await self._remove_blobs(BlobFilter(tenant=tenant, run_id=run_id))
+                    done.append(run_id)
+                except StepfastError as error:
+                    problem = error
+            if done:
+                await self._store.swept(done)
+            elif problem is not None:
+                # Of a whole page nothing: the place is away.
+                break
+            after = page[-1][1]
+        if problem is not None:
+            raise problem
 
     async def _remove_blobs(self, where: BlobFilter) -> None:
         blobs = self._values.blobs

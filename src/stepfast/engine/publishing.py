@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterable
 from operator import attrgetter
 
-from stepfast.engine.offering import Offering
+from stepfast.engine.offering import Offered, Offering, told
 from stepfast.kernel.durations import Instant
+from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.ports import Clock, Store
 from stepfast.kernel.sinks import (
     Backoff,
     HeldBack,
+    Refusal,
     Sink,
     SinkLetter,
     SinkStep,
@@ -21,9 +23,12 @@ from stepfast.kernel.sinks import (
     hold_on,
 )
 from stepfast.kernel.trail import Doubt
+from stepfast.kernel.views import EventView
 
 PAGE = 500
 LEASE_MS = 60_000
+# A single delivery is given up before this; whoever makes many of them renews the lease in between.
+RENEW_MS = 20_000
 # So long a publisher goes by what it knows; then it renews its lease, and asks whether letters are to be replayed.
 LOOK_MS = 5_000
 # A sink that holds back more runs than this is as good as away: it goes on when some of them are through.
@@ -47,13 +52,14 @@ class Publisher:
         self._store = store
         self._clock = clock
         self._sink = sink
-        self._offering = Offering(sink)
+        self._offering = Offering(sink, self._keep)
         self._me = me
         self._backoff = backoff
         self._from_start = from_start
-        self._page = page
+        self._page = self._amount = page
         self._taken: TakenSink | None = None
         self._look_at = Instant(0)
+        self._renew_at = Instant(0)
         self._held: dict[RunId, HeldBack] = {}
         self._knows_all_held = False
         self._doubt: Doubt | None = None
@@ -64,7 +70,7 @@ class Publisher:
         """Deliver what can be delivered now; how many events that were."""
         self.has_more = False
         taken = await self._hold()
-        if taken is None or taken.due_at > self._clock.now():
+        if taken is None or not self._is_due(taken.due_at):
             return 0
         if not self._knows_all_held:
             await self._read_held()
@@ -72,27 +78,45 @@ class Publisher:
         if is_away or self._taken is None:
             return delivered
         delivered += await self._try_held(self._taken)
-        return delivered + (await self._replay(self._taken) if taken.replays else 0)
+        return delivered + await self._replay()
 
     async def close(self) -> None:
         """Leave the sink to others."""
         taken, self._taken = self._taken, None
-        with suppress(Exception):
-            await self._offering.close()
+        await self._offering.close()
         if taken is not None:
             await self._store.release_sink(taken)
 
     async def _hold(self) -> TakenSink | None:
         """The sink, if it is this publisher's; whoever has it is asked now and then only."""
         now = self._clock.now()
-        if now < self._look_at:
+        if self._look_at - LOOK_MS <= now < self._look_at:
             return self._taken
         before, taken = self._taken, await self._store.take_sink(self._sink.name, self._me, LEASE_MS, self._from_start)
         if taken is None or before is None or before.token != taken.token:
             # What another publisher was in doubt about, and whom it holds back, is not known here.
             self._doubt, self._knows_all_held = None, False
-        self._taken, self._look_at = taken, Instant(now + LOOK_MS)
+        self._taken, self._look_at, self._renew_at = taken, Instant(now + LOOK_MS), Instant(now + RENEW_MS)
         return taken
+
+    async def _keep(self) -> bool:
+        """Whether the sink is still this publisher's, whose deliveries may take longer than its lease."""
+        taken, now = self._taken, self._clock.now()
+        if taken is None or now < self._renew_at:
+            return taken is not None
+        self._renew_at = Instant(now + RENEW_MS)
+        try:
+            again = await self._store.take_sink(self._sink.name, self._me, LEASE_MS, self._from_start)
+        except StepfastError:
+            # Whether it could be kept is seen when something is stored.
+            return True
+        if again is None or again.token != taken.token:
+            self._taken, self._look_at = None, Instant(0)
+        return self._taken is not None
+
+    def _is_due(self, at: Instant) -> bool:
+        """Whether a moment has come; one that is further away than any pause is of a clock that was set back."""
+        return not self._clock.now() < at <= self._clock.now() + self._backoff.cap_ms
 
     async def _read_held(self) -> None:
         """Nobody but the publisher changes what is held, so it is read when the sink changes hands."""
@@ -105,29 +129,58 @@ class Publisher:
         """Deliver what is new, but for runs that wait; how much was taken, and whether the sink is away."""
         if len(self._held) > MAX_HELD:
             return 0, False
-        page = await self._store.trail(taken.cursor, self._page, self._doubt)
+        amount = self._amount
+        page = await self._store.trail(taken.cursor, amount, self._doubt)
         self._doubt = page.doubt
-        wanted = [event for event in page.events if event.run_id not in self._held and self._sink.wants(event)]
-        offered, now = await self._offering.offer(wanted), self._clock.now()
+        wanted, unclear = self._wanted(event for event in page.events if event.run_id not in self._held)
+        offered = await self._offering.offer(wanted, taken.tries >= self._backoff.tries)
+        now = self._clock.now()
         if offered.is_away:
-            await self._save(taken, after_outage(taken, offered.refused[0], now, self._backoff))
+            refused = offered.refused[0]
+            await self._save(taken, after_outage(taken, refused, now, self._backoff, offered.may_be_poison))
         elif page.reached > taken.cursor:
-            await self._save(taken, SinkStep(page.reached, held=hold_back(offered.refused, now, self._backoff)))
-            self.has_more = len(page.events) == self._page
+            stopped = {**unclear, **{each.event.run_id: each for each in offered.refused}}
+            await self._save(taken, SinkStep(page.reached, held=hold_back(stopped.values(), now, self._backoff)))
+            self.has_more = len(page.events) == amount
+            self._adapt(offered)
         return offered.taken, offered.is_away
+
+    def _adapt(self, offered: Offered) -> None:
+        """Offer less at once to a sink for which it was too much: what is offered anew it may get twice."""
+        if offered.is_apart:
+            self._amount = max(self._amount // 2, 1)
+        elif offered.taken:
+            self._amount = min(self._amount * 2, self._page)
+
+    def _wanted(self, events: Iterable[EventView]) -> tuple[list[EventView], dict[RunId, Refusal]]:
+        """What the sink is to have, and of each run the event of which it cannot say so, with none behind it."""
+        wanted, unclear = list[EventView](), dict[RunId, Refusal]()
+        for event in events:
+            if event.run_id in unclear:
+                continue
+            try:
+                if self._sink.wants(event):
+                    wanted.append(event)
+            except Exception as error:  # noqa: BLE001 - other people's code
+                unclear[event.run_id] = Refusal(event, told(error))
+        return wanted, unclear
 
     async def _try_held(self, taken: TakenSink) -> int:
         """Try runs again that wait and are due, each from the event that was not taken."""
-        now = self._clock.now()
-        due = sorted((each for each in self._held.values() if each.due_at <= now), key=attrgetter("due_at", "run_id"))
-        return sum([await self._try_run(taken, each) for each in due[:HELD_AT_ONCE]])
+        waited = (each for each in self._held.values() if self._is_due(each.due_at))
+        due, delivered = sorted(waited, key=attrgetter("due_at", "run_id")), 0
+        for each in due[:HELD_AT_ONCE]:
+            if self._taken is not None:
+                delivered += await self._try_run(taken, each)
+        return delivered
 
     async def _try_run(self, taken: TakenSink, held: HeldBack) -> int:
         events = await self._store.events_between(held.run_id, held.seq, taken.cursor, self._page)
-        offered = await self._offering.offer_in_order([event for event in events if self._sink.wants(event)])
+        wanted, unclear = self._wanted(events)
+        offered = await self._offering.offer_in_order(wanted)
         now = self._clock.now()
-        if offered.refused:
-            after = hold_on(held, offered.refused[0], now, self._backoff)
+        if refused := [*offered.refused, *unclear.values()]:
+            after = hold_on(held, refused[0], now, self._backoff)
             if isinstance(after, SinkLetter):
                 on = HeldBack(held.run_id, after.seq + 1, 0, now, after.error)
                 await self._save(taken, SinkStep(taken.cursor, held=(on,), letters=(after,)))
@@ -140,10 +193,16 @@ class Publisher:
             await self._save(taken, SinkStep(taken.cursor, freed=(held.run_id,)))
         return offered.taken
 
-    async def _replay(self, taken: TakenSink) -> int:
+    async def _replay(self) -> int:
         """Deliver dead letters that somebody has asked for."""
+        taken = self._taken
+        if taken is None or not taken.replays:
+            return 0
         resolved, again = list[int](), list[SinkLetter]()
-        for letter, event in await self._store.due_letters(taken.name, HELD_AT_ONCE):
+        due = await self._store.due_letters(taken.name, HELD_AT_ONCE)
+        # Those that are asked for from here on are seen with the next look.
+        self._taken = taken = taken._replace(replays=len(due) == HELD_AT_ONCE)
+        for letter, event in due:
             error = await self._offering.refusal([event])
             if error is None:
                 resolved.append(letter.position)
@@ -154,11 +213,16 @@ class Publisher:
         return len(resolved)
 
     async def _save(self, taken: TakenSink, step: SinkStep) -> None:
+        # Until there is an answer nobody knows whether it was stored: who gets none looks at what is there.
+        look_at, self._look_at = self._look_at, Instant(0)
+        knows_all, self._knows_all_held = self._knows_all_held, False
         if not await self._store.advance_sink(taken, step, LEASE_MS):
             # Another publisher has it: what was delivered here comes once more there.
-            self._taken, self._look_at = None, Instant(0)
+            self._taken = None
             return
+        self._look_at, self._knows_all_held = look_at, knows_all
         self._taken = taken._replace(cursor=step.cursor, tries=step.tries, due_at=step.due_at)
+        self._renew_at = Instant(self._clock.now() + RENEW_MS)
         self._held.update((each.run_id, each) for each in step.held)
         for run_id in step.freed:
             self._held.pop(run_id, None)

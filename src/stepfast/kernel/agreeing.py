@@ -30,6 +30,14 @@ def _event(run: RunView, message: Message, seq: int) -> EventView:
     return EventView(0, seq, run.run_id, run.tenant, *who, message.value)
 
 
+def missing_events(events: Sequence[EventView]) -> tuple[str, ...]:
+    """The first gap in the numbers of a run's events, in words: nothing but other means takes one out."""
+    for number, event in enumerate(events, 1):
+        if event.seq != number:
+            return (f"event {number} is missing, and event {event.seq} is there",)
+    return ()
+
+
 def differences(
     rebuilt: Rebuilt,
     run: RunView,

@@ -215,6 +215,11 @@ def parse_asset(given: object) -> AssetName:
     )
 
 
+def check_version(version: object) -> int | None:
+    """Refuse what is no version of an asset; None stands for the newest, or for any."""
+    return None if version is None else check_whole("version", version, FIRST_VERSION, MAX_VERSION)
+
+
 def _version(number: object) -> int:
     return check_whole("The asset's version", number, FIRST_VERSION, MAX_VERSION)
 

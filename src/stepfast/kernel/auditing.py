@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+from stepfast.kernel.retention import ToldPolicies
 from stepfast.kernel.seals import FIRST, NOTHING_BEFORE, Leaf, Seal, Signer, leaves_of, root_by, root_of
 from stepfast.kernel.trail import Gap
 from stepfast.kernel.views import EventView
@@ -127,6 +128,13 @@ def check_pruned(seal: Seal, flaws: Mapping[str, str | None]) -> Iterator[AuditF
         if flaw is not None:
             words = f"It is gone and said to be pruned, and the event that is to prove it {flaw}."
             yield AuditFinding(Fault.PRUNED_UNPROVEN, seal.body.number, run_id, words)
+
+
+def check_policies(seal: Seal, events: Iterable[EventView], told: ToldPolicies) -> Iterator[AuditFinding]:
+    """The policies by which runs went against what is told of policies; all that came before was looked at already."""
+    for event in told.untold(events):
+        words = "It tells of runs that went by a policy, and nothing tells that this was ever set."
+        yield AuditFinding(Fault.PRUNED_UNPROVEN, seal.body.number, event.run_id, words)
 
 
 def left_over(run_id: str) -> AuditFinding:

@@ -223,7 +223,7 @@ class BlobsFailed(StepfastError):
 
 
 class SinkFailed(StepfastError):
-    """A broker could not be reached, did not answer, or did not take events; the message has what it said."""
+    """A sink could not be reached, did not answer, or did not take events; the message has what it said."""
 
     code = "E-SINK-001"
 

@@ -14,6 +14,7 @@ class EventType(StrEnum):
     TEMPLATE_REGISTERED = "template_registered"
     RETENTION_CHANGED = "retention_changed"
     PRUNED = "pruned"
+    SINK_REMOVED = "sink_removed"
     QUEUED = "queued"
     CLAIMED = "claimed"
     STARTED = "started"

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from stepfast.kernel.commands import LockedRun, StepMark
 from stepfast.kernel.decisions import CallId
 from stepfast.kernel.errors import Invalid, StepNotFound
+from stepfast.kernel.numbers import written
 from stepfast.kernel.plan_rules import GIVEN
 from stepfast.kernel.states import STEP_CUT_OFF, STEP_ENDED, RunState, StepState
 
@@ -65,9 +66,10 @@ def failing_steps(error: str | None) -> frozenset[str]:
 def find_step(run: LockedRun, wanted: str) -> StepMark:
     """The newest record of the step that a person means: by its number, its address, or its name if it is the only."""
     newest = {mark.call: mark for mark in run.steps}
-    if wanted.isdigit():
+    number = written(wanted)
+    if number is not None:
         numbered = {mark.seq: newest[mark.call] for mark in run.steps}
-        found = [numbered[int(wanted)]] if int(wanted) in numbered else []
+        found = [numbered[number]] if number in numbered else []
     else:
         found = [mark for mark in newest.values() if wanted in (mark.call.address, mark.call.name)]
     if len(found) == 1:

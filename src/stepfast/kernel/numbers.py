@@ -9,6 +9,13 @@ from stepfast.kernel.texts import shown
 MAX_NUMBER = 2**53 - 1
 
 
+def written(text: str) -> int | None:
+    """The number that a text writes in plain digits, None for any other text; `MAX_NUMBER` stands for larger ones."""
+    if not (text.isascii() and text.isdigit()):
+        return None
+    return int(text) if len(text) <= len(str(MAX_NUMBER)) else MAX_NUMBER
+
+
 def check_whole(what: str, number: object, lowest: int, highest: int = MAX_NUMBER) -> int:
     """Refuse what is no whole number, or lies outside these bounds."""
     if isinstance(number, bool) or not isinstance(number, int) or not lowest <= number <= highest:

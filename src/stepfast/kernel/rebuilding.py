@@ -13,7 +13,7 @@ from stepfast.kernel.rebuilt import Rebuilt
 from stepfast.kernel.rebuilt_steps import STEP_ENDS, Steps
 from stepfast.kernel.rebuilt_waits import Waits
 from stepfast.kernel.rules import RELEASING_MS
-from stepfast.kernel.states import ENDED, PENDING_WAITS, RunState, StepState, TaskState, WaitKind
+from stepfast.kernel.states import ENDED, RunState, StepState, TaskState, WaitKind
 from stepfast.kernel.views import EventView, Progress
 
 _ENDS = {
@@ -22,7 +22,6 @@ _ENDS = {
     EventType.FAILED: RunState.FAILED,
     EventType.CANCELLED: RunState.CANCELLED,
 }
-_WAKING_CALLS = frozenset({"complete", "fail"})
 
 
 class Rebuilding:
@@ -132,7 +131,7 @@ class Rebuilding:
         due_at = number_in(told, "due_at")
         self._release(TaskState.READY if due_at is None else TaskState.WAITING)
         if due_at is not None:
-            self._is_put_off = not any(wait.kind not in PENDING_WAITS for wait in self._waits.open())
+            self._is_put_off = self._waits.is_put_off
             self._waits.wait(event, None, WaitKind.BACKOFF, text_in(told, "reason"), due_at)
 
     def reaped(self, event: EventView, told: dict[str, Any]) -> None:
@@ -144,16 +143,18 @@ class Rebuilding:
 
     def resumed(self, event: EventView, told: dict[str, Any]) -> None:
         self._hold = False
-        is_put_off = self._has_begun and text_in(told, "state") == RunState.PENDING
-        if self._task is TaskState.WAITING and not is_put_off:
-            self._task = TaskState.READY
+        if self._task is TaskState.WAITING:
+            stays = self._has_begun and text_in(told, "state") == RunState.PENDING
+            self._task = TaskState.WAITING if stays else TaskState.READY
+            # What it waited for besides may have been taken back while it was held.
+            self._is_put_off = self._waits.is_put_off
 
     def signalled(self, event: EventView, told: dict[str, Any]) -> None:
         if self._waits.has(WaitKind.SIGNAL, text_in(told, "name") or ""):
             self._wake()
 
     def called_back(self, event: EventView, told: dict[str, Any]) -> None:
-        if text_in(told, "outcome") in _WAKING_CALLS:
+        if text_in(told, "outcome") in ("complete", "fail"):
             self._wake()
 
     def retry_scheduled(self, event: EventView, told: dict[str, Any]) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.event_data import text_in
 from stepfast.kernel.events import EventType
+from stepfast.kernel.numbers import written
 from stepfast.kernel.rebuilt import RebuiltItem, RebuiltWait
 from stepfast.kernel.reviews import ItemKind
-from stepfast.kernel.states import WaitKind
+from stepfast.kernel.states import PENDING_WAITS, WaitKind
 from stepfast.kernel.views import EventView
 
 Key = tuple[str, str | int | None]
@@ -44,6 +45,11 @@ class Waits:
     def is_of_run(self) -> bool:
         """Whether the whole run waits."""
         return None in self._waits
+
+    @property
+    def is_put_off(self) -> bool:
+        """Whether nothing is waited for but a later moment."""
+        return all(wait.kind in PENDING_WAITS for wait in self._waits.values())
 
     def wait(self, event: EventView, step: str | None, kind: str, name: str | None, due_at: int | None) -> None:
         due = None if due_at is None else Instant(due_at)
@@ -99,7 +105,7 @@ class Waits:
         """Somebody has looked, or there is nothing to look at any more; answers with what had opened it."""
         name, _, number = (text_in(told, "cause") or "review:").partition(":")
         if name in ("failed", "blocked"):
-            self._items.pop((name, int(number) if number.isdecimal() else None), None)
+            self._items.pop((name, written(number)), None)
         else:
             self._forget(
                 [key for key, item in self._items.items() if key[0] == name and event.step in (key[1], item.step)]

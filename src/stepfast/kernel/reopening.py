@@ -229,7 +229,8 @@ def _check_untouched(run: LockedRun, move: str) -> None:
 
 def _without(run: LockedRun, change: Change, calls: set[CallId]) -> Change:
     """A change of a run that goes on in its generation without some of its calls, and without what they wait for."""
-    closed = tuple(mark.seq for mark in run.steps if mark.call in calls and mark.state not in STEP_ENDED)
+    # A question to people is open under the record of the call that asked it, which has ended.
+    closed = tuple(mark.seq for mark in run.steps if mark.call in calls)
     return change._replace(superseded=tuple(_in_order(run, calls)), closed=closed)
 
 

@@ -188,7 +188,7 @@ def proof_of(event: EventView | None, signer: Signer) -> Proof:
         facts = json.loads(event.data or "")
         key, signature = facts.pop("key", None), facts.pop("signature", None)
         runs = {str(run_id): int(last_seq) for run_id, last_seq in facts["runs"]}
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return Proof({}, "cannot be read")
     if not isinstance(key, str) or not isinstance(signature, str):
         return Proof(runs, "is not signed")
@@ -196,6 +196,30 @@ def proof_of(event: EventView | None, signer: Signer) -> Proof:
     if is_proven is None:
         return Proof(runs, f"was signed with key {key!r}, which is not known here")
     return Proof(runs, None if is_proven else f"has a signature that is not that of key {key!r}")
+
+
+class ToldPolicies:
+    """The policies that a trail tells of, as far as it was read; runs go by no other."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[Any, ...]] = set()
+
+    def untold(self, events: Iterable[EventView]) -> list[EventView]:
+        """Those of some more events that let runs go by a policy which nobody has set."""
+        kinds = (EventType.RETENTION_CHANGED, EventType.PRUNED)
+        return [event for event in events if event.type in kinds and not self._is_told(event)]
+
+    def _is_told(self, event: EventView) -> bool:
+        try:
+            facts = json.loads(event.data or "")
+            if event.type == EventType.PRUNED:
+                return facts["policy"] is None or tuple(facts["policy"]) in self._told
+            if not facts.get("removed"):
+                self._told.add((facts["tenant"] or ALL, facts["workflow"] or ALL, facts["keep_ms"]))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            # What cannot be read tells nothing, and proves nothing.
+            return event.type != EventType.PRUNED
+        return True
 
 
 class RetentionRows(Protocol):
@@ -241,8 +265,8 @@ class RetentionRows(Protocol):
         """Runs that are said to be pruned, by id, and whether events of theirs are there all the same."""
         ...
 
-    async def unswept(self, limit: int) -> list[tuple[str, RunId]]:
-        """Runs that were pruned and may have blobs outside of the database, each with its tenant."""
+    async def unswept(self, after: str, limit: int) -> list[tuple[str, RunId]]:
+        """Runs that were pruned and may have blobs outside of the database, by id, each with its tenant."""
         ...
 
     async def swept(self, run_ids: Sequence[RunId]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.ids import RunId
@@ -102,6 +103,21 @@ class SinkStep(NamedTuple):
     """The positions of letters that were delivered after all."""
 
 
+class SinkRemoval(NamedTuple):
+    """A sink that is to be forgotten, with all that it has not had."""
+
+    removal_id: RunId
+    """What its event is under."""
+    name: str
+    actor: str | None = None
+    reason: str | None = None
+
+    def told(self, cursor: int, letters: int) -> str:
+        """What its event says: how far it had got, and how many dead letters went with it."""
+        facts: dict[str, Any] = {"sink": self.name, "cursor": cursor, "dead_letters": letters}
+        return json.dumps(facts if self.reason is None else {**facts, "reason": self.reason})
+
+
 class SinkView(NamedTuple):
     """A sink as people see it."""
 
@@ -136,13 +152,15 @@ class Refusal(NamedTuple):
     error: str
 
 
-def after_outage(taken: TakenSink, refused: Refusal, now: Instant, backoff: Backoff) -> SinkStep:
+def after_outage(
+    taken: TakenSink, refused: Refusal, now: Instant, backoff: Backoff, may_be_poison: bool = True
+) -> SinkStep:
     """Nothing could be delivered: the sink is away, and waits.
 
     If it is so again and again, it may be that there is nothing but this one event that it cannot take.
     """
     tries = taken.tries + 1
-    if tries < backoff.tries:
+    if tries < backoff.tries or not may_be_poison:
         return SinkStep(taken.cursor, tries, Instant(now + backoff.pause_ms(tries)), refused.error)
     letter = letter_of(refused, tries)
     return SinkStep(refused.event.position, 0, now, refused.error, letters=(letter,))
@@ -204,6 +222,10 @@ class SinkRows(Protocol):
 
     async def due_letters(self, name: str, limit: int) -> list[tuple[SinkLetter, EventView]]:
         """Dead letters that somebody wants to be delivered once more, with their events."""
+        ...
+
+    async def remove_sink(self, removal: SinkRemoval) -> str | None:
+        """Forget a sink, with its event; the publisher that has it, if one has, and then nothing has changed."""
         ...
 
     async def replay_letters(self, name: str, positions: Sequence[int] | None, limit: int) -> int:

@@ -246,6 +246,7 @@ _SENTENCES: dict[str, Callable[[EventView, Told, Times], str]] = {
     EventType.PRUNED: lambda event, told, times: (
         f"{told.get('count', 'Some')} runs that had ended were let go{_by(event)}."
     ),
+    EventType.SINK_REMOVED: lambda event, told, times: f"A sink of events was removed{_by(event)}.",
     EventType.QUEUED: _queued,
     EventType.CLAIMED: lambda event, told, times: f"Worker {_worker(told)} took the run.",
     EventType.STARTED: _plain("Its code began."),

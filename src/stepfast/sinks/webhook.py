@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from stepfast.kernel.errors import Invalid
+from stepfast.kernel.numbers import check_whole
 from stepfast.kernel.views import EventView
 from stepfast.sinks.cloudevents import BATCH_TYPE, MEDIA_TYPE, cloud_event, event_id
 from stepfast.sinks.filtered import FilteredSink
@@ -44,7 +45,7 @@ class WebhookSink(FilteredSink):
         super().__init__(name, types=types, tenants=tenants)
         self._mailbox = Mailbox(url, allowed)
         self._key = key_of(secret)
-        self._batch = batch
+        self._batch = check_whole("batch", batch, 1)
         self._now = now
 
     def allow(self, allowed: Allowed) -> None:
@@ -80,11 +81,13 @@ def signature(key: bytes, name: str, now: float, body: bytes) -> dict[str, str]:
 
 def key_of(secret: str) -> bytes:
     """The bytes of a secret; whatever is wrong with it, the error does not tell what it is."""
+    known: object = secret
+    given = known if isinstance(known, str) else ""
     try:
-        key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
+        key = base64.b64decode(given.removeprefix(SECRET_PREFIX), validate=True)
     except (binascii.Error, ValueError):
         key = b""
-    if not secret.startswith(SECRET_PREFIX) or not MIN_SECRET_BYTES <= len(key) <= MAX_SECRET_BYTES:
+    if not given.startswith(SECRET_PREFIX) or not MIN_SECRET_BYTES <= len(key) <= MAX_SECRET_BYTES:
         raise Invalid(
             f"The secret of a webhook is {SECRET_PREFIX} and {MIN_SECRET_BYTES} to {MAX_SECRET_BYTES} bytes as base64. "
             'Make one with: python -c "import secrets, base64; '

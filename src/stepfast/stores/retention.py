@@ -76,6 +76,8 @@ class RetentionReads:
         given = {"after": after or FIRST_ID, "limit": limit}
         return await self._ask("pruned_runs", given, lambda row: (rows.run_id_alone(row), bool(row[1])))
 
-    async def unswept(self, limit: int) -> list[tuple[str, RunId]]:
+    async def unswept(self, after: str, limit: int) -> list[tuple[str, RunId]]:
         """Runs that were pruned and may have blobs outside of the database."""
-        return await self._ask("unswept", {"limit": limit}, lambda row: (row[0], RunId(str(row[1]))))
+        return await self._ask(
+            "unswept", {"after": after or FIRST_ID, "limit": limit}, lambda row: (row[0], RunId(str(row[1])))
+        )

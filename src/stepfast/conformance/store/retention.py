@@ -338,6 +338,6 @@ class RetentionSuite(StoreSuite):
         run = await done(harness)
         await harness.advance(HOUR_MS)
         await prune(harness, run.run_id)
-        assert await harness.store.unswept(PAGE) == [("acme", run.run_id)]
+        assert await harness.store.unswept("", PAGE) == [("acme", run.run_id)]
         await harness.store.swept([run.run_id])
-        assert await harness.store.unswept(PAGE) == []
+        assert await harness.store.unswept("", PAGE) == []

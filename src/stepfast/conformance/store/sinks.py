@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from stepfast.conformance.store.acts import step
+from stepfast.conformance.store.acts import step, told_by
 from stepfast.conformance.store.harness import Harness
 from stepfast.conformance.store.suite import StoreSuite, on_fresh_stores
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.sinks import HeldBack, SinkLetter, SinkStep, TakenSink
+from stepfast.kernel.events import EventType
+from stepfast.kernel.ids import RunId, new_id
+from stepfast.kernel.sinks import HeldBack, SinkLetter, SinkRemoval, SinkStep, TakenSink
 from stepfast.kernel.views import EventView
 
 LEASE_MS = 1_000
@@ -17,6 +19,10 @@ async def taken(harness: Harness, publisher: str = "p1", from_start: bool = True
     found = await harness.store.take_sink("place", publisher, LEASE_MS, from_start)
     assert found is not None
     return found
+
+
+def removal(harness: Harness) -> SinkRemoval:
+    return SinkRemoval(RunId(new_id(Instant(harness.now), next(harness.counter))), "place", "ada", "sold")
 
 
 def letter_for(event: EventView) -> SinkLetter:
@@ -97,6 +103,38 @@ class SinksSuite(StoreSuite):
         await harness.store.advance_sink(sink, SinkStep(1, held=(held,)), LEASE_MS)
         await harness.store.advance_sink(sink, SinkStep(1, freed=(started.run_id,)), LEASE_MS)
         assert await harness.store.held_back("place", 10) == []
+
+    async def test_a_sink_is_forgotten_with_all_that_it_has_not_had(self, harness: Harness) -> None:
+        started, sink, asked = await harness.start(), await taken(harness), removal(harness)
+        (event,) = await harness.store.events(started.run_id, 0, 10)
+        held = HeldBack(started.run_id, 1, 1, Instant(0), "bitter")
+        put = SinkStep(event.position, held=(held,), letters=(letter_for(event),))
+        await harness.store.advance_sink(sink, put, LEASE_MS)
+        await harness.advance(LEASE_MS)
+        assert await harness.store.remove_sink(asked) is None
+        assert (await harness.store.sinks(), await harness.store.held_back("place", 10)) == ([], [])
+        assert await harness.store.sink_letters("place", False, 0, 10) == []
+        (told,) = await harness.store.events(asked.removal_id)
+        assert (told.type, told.seq, told.tenant, told.actor) == (EventType.SINK_REMOVED, 1, "", "ada")
+        facts = {"sink": "place", "cursor": event.position, "dead_letters": 1, "reason": "sold"}
+        assert told_by(told) == facts
+
+    async def test_a_sink_that_somebody_publishes_to_is_not_forgotten(self, harness: Harness) -> None:
+        await taken(harness)
+        before = await harness.contents()
+        assert await harness.store.remove_sink(removal(harness)) == "p1"
+        assert await harness.contents() == before
+
+    async def test_a_sink_that_is_not_there_is_not_told_of(self, harness: Harness) -> None:
+        assert await harness.store.remove_sink(removal(harness)) is None
+        assert (await harness.store.trail(0, 10)).events == []
+
+    async def test_a_publisher_of_a_sink_that_was_removed_moves_no_new_one_of_its_name(self, harness: Harness) -> None:
+        late = await taken(harness)
+        await harness.advance(LEASE_MS)
+        await harness.store.remove_sink(removal(harness))
+        await taken(harness, "p2")
+        assert not await harness.store.advance_sink(late, SinkStep(99), LEASE_MS)
 
     async def test_events_of_a_run_are_read_from_a_number_on_up_to_a_position(self, harness: Harness) -> None:
         run = await harness.held()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from stepfast.kernel.sinks import HeldBack, SinkLetter, SinkStep, TakenSink
+from stepfast.kernel.sinks import HeldBack, SinkLetter, SinkRemoval, SinkStep, TakenSink
 from stepfast.stores.postgres.lines import Pool
 from stepfast.stores.sinks import SinkReads
 
@@ -23,6 +23,7 @@ select stepfast.advance_sink(
 )
 """
 RELEASE = "update stepfast.sink set leased_until = 0, publisher = null where name = $1::text and token = $2::integer"
+REMOVE = "select stepfast.remove_sink($1::uuid, $2::text, $3::text, $4::text)"
 REPLAY = "select stepfast.replay_letters($1::text, $2::bigint[], $3::integer)"
 
 
@@ -46,6 +47,11 @@ class PostgresSinks(SinkReads):
     async def release_sink(self, taken: TakenSink) -> None:
         """Let another publisher take the sink at once."""
         await self._cold.fetch(RELEASE, [taken.name, taken.token])
+
+    async def remove_sink(self, removal: SinkRemoval) -> str | None:
+        """Forget a sink; the publisher that has it, if one has."""
+        (row,) = await self._cold.fetch(REMOVE, [*removal])
+        return None if row[0] is None else str(row[0])
 
     async def replay_letters(self, name: str, positions: Sequence[int] | None, limit: int) -> int:
         """Have dead letters delivered once more; how many those are."""

@@ -73,5 +73,6 @@ select p.run_id, exists (select 1 from stepfast.event e where e.run_id = p.run_i
 -- Runs that were pruned and may have blobs outside of the database.
 select tenant, run_id
   from stepfast.pruned_rest
+ where run_id > :after
  order by run_id
  limit :limit;

@@ -8,10 +8,12 @@ from typing import Any
 
 import apsw
 
-from stepfast.kernel.sinks import SinkStep, TakenSink
+from stepfast.kernel.events import EventType
+from stepfast.kernel.sinks import SinkRemoval, SinkStep, TakenSink
 from stepfast.stores.sinks import SinkReads
 from stepfast.stores.sqlite.asking import fetch, moment, statements
 from stepfast.stores.sqlite.connection import Writer
+from stepfast.stores.sqlite.pending import write_events
 
 SQL = statements("sinks")
 
@@ -33,6 +35,10 @@ class SqliteSinks(SinkReads):
     async def release_sink(self, taken: TakenSink) -> None:
         """Let another publisher take the sink at once."""
         await self._writer.run(partial(_release, which={"name": taken.name, "token": taken.token}))
+
+    async def remove_sink(self, removal: SinkRemoval) -> str | None:
+        """Forget a sink; the publisher that has it, if one has."""
+        return await self._writer.run(partial(_remove, removal=removal))
 
     async def replay_letters(self, name: str, positions: Sequence[int] | None, limit: int) -> int:
         """Have dead letters delivered once more; how many those are."""
@@ -64,6 +70,21 @@ def _advance(connection: apsw.Connection, taken: TakenSink, step: SinkStep, leas
 
 def _release(connection: apsw.Connection, which: dict[str, Any]) -> None:
     connection.execute(SQL["release_sink"], which)
+
+
+def _remove(connection: apsw.Connection, removal: SinkRemoval) -> str | None:
+    now = moment(connection)
+    found = fetch(connection, SQL["get_sink"], {"name": removal.name, "now": now})
+    if not found:
+        return None
+    publisher, cursor, letters = found[0]
+    if publisher is not None:
+        return str(publisher)
+    for name in ("drop_held", "drop_letters", "drop_sink"):
+        connection.execute(SQL[name], (removal.name,))
+    told = (EventType.SINK_REMOVED.value, now, None, None, 0, removal.actor, removal.told(cursor, letters))
+    write_events(connection, [(removal.removal_id, 1, "", 1, *told)])
+    return None
 
 
 def _replay(connection: apsw.Connection, name: str, positions: Sequence[int] | None, limit: int) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from stepfast.kernel.reviews import ItemKind, Verdict
@@ -13,7 +14,7 @@ from stepfast.workflows.plans.plan import Ask, Formula, Gate, PlanStep
 from stepfast.workflows.plans.walking import begin
 from stepfast.workflows.review_calls import Reviewed
 from stepfast.workflows.reviewing import review
-from stepfast.workflows.transformations.values import CORRECTION, Derivation
+from stepfast.workflows.transformations.values import Derivation
 
 if TYPE_CHECKING:
     from stepfast.workflows.plans.interpreter import Interpreter
@@ -26,6 +27,8 @@ AFTER = [Verdict.CONTINUE, Verdict.REJECT, Verdict.CORRECT, Verdict.RETRY, Verdi
 
 Verdicts = tuple[Any, bool]
 """The output that counts, and whether that is the end of it; else the step is done again."""
+
+Stage = Callable[[PlanStep, Place, Branch, Any], Awaitable[Verdicts]]
 
 
 def is_marked(output: Any) -> bool:
@@ -58,12 +61,24 @@ class Gates:
                 return
 
     async def after(self, step: PlanStep, place: Place, branch: Branch, output: Any) -> Verdicts:
-        """Have the output of a step checked, and looked at by people where that is asked for; then what it writes."""
-        for stage in (self._interpreter.guards.output, self._marked, self._gated, self._interpreter.guards.writing):
-            output, is_final = await stage(step, place, branch, output)
-            if not is_final:
-                return output, False
-        return output, True
+        """Have the output of a step checked, and looked at by people where that is asked for; then what it writes.
+
+        What a person has put in its place goes by every policy that has not seen it: who was asked about one of them
+        decides on that one alone.
+        """
+        let: dict[str, Any] = {}
+        guards = self._interpreter.guards
+        checks = (partial(guards.output, let=let), partial(guards.writing, let=let))
+        stages: tuple[Stage, ...] = (checks[0], self._marked, self._gated, checks[1])
+        while True:
+            given = output
+            for stage in stages:
+                output, is_final = await stage(step, place, branch, output)
+                if not is_final:
+                    return output, False
+            if output is given:
+                return output, True
+            stages = checks
 
     async def _marked(self, step: PlanStep, place: Place, branch: Branch, output: Any) -> Verdicts:
         if not is_marked(output):
@@ -90,8 +105,7 @@ class Gates:
     ) -> Verdicts:
         """Have a person say what is to become of an output."""
         frame = self._interpreter.frame
-        is_derived = isinstance(output, Derivation)
-        schema = CORRECTION if is_derived else frame.output_schema(step)
+        schema = output.correction if isinstance(output, Derivation) else frame.output_schema(step)
         answer = await self.review(branch, title, output, terms, kind, schema)
         if answer.verdict == Verdict.CORRECT and isinstance(output, Derivation):
             return output.corrected(answer.value), True

@@ -29,6 +29,9 @@ FINDS = "finds"
 """The kind of call that finds what a step would read."""
 MAX_NAMED = 3
 
+Let = dict[str, Any]
+"""The output that each policy has nothing against, or that a person has let by it."""
+
 
 class Refusal(NamedTuple):
     """Why a policy does not let a step go on, and the call that said so."""
@@ -70,9 +73,11 @@ class Guards:
                 return False
         return True
 
-    async def output(self, step: PlanStep, place: Place, branch: Branch, output: Any) -> Verdicts:
+    async def output(self, step: PlanStep, place: Place, branch: Branch, output: Any, let: Let) -> Verdicts:
         """Have what a step gave checked."""
         for policy in _those(step, None):
+            if policy.id in let and let[policy.id] is output:
+                continue
             names = {**place.names, "output": as_json(output)}
             refusal = await self._refusal(step, policy, names, branch)
             if refusal is not None:
@@ -80,14 +85,17 @@ class Guards:
                 output, is_final = await self._judged(step, policy, branch, _told(policy, what, refusal), output)
                 if not is_final:
                     return output, False
+            let[policy.id] = output
         return output, True
 
-    async def writing(self, step: PlanStep, place: Place, branch: Branch, output: Any) -> Verdicts:
+    async def writing(self, step: PlanStep, place: Place, branch: Branch, output: Any, let: Let) -> Verdicts:
         """Have what a step is about to write checked; a correction is of its output, and what is written follows."""
         assets = self._interpreter.assets
         if not step.writes and not isinstance(output, Derivation):
             return output, True
         for policy in _those(step, "write"):
+            if policy.id in let and let[policy.id] is output:
+                continue
             names = assets.names_at_end(step, place, output)
             writes = [*derived_writes(output), *assets.to_write(step, names)]
             refusal = await self._refusal(step, policy, {**names, "writes": writes}, branch)
@@ -96,6 +104,7 @@ class Guards:
                 output, is_final = await self._judged(step, policy, branch, _told(policy, what, refusal), output)
                 if not is_final:
                     return output, False
+            let[policy.id] = output
         return output, True
 
     async def _judged(self, step: PlanStep, policy: Policy, branch: Branch, title: str, output: Any) -> Verdicts:

@@ -26,7 +26,7 @@ from stepfast.workflows.reviewing import review
 from stepfast.workflows.steps import StepAlone, ask_durably, check_name
 from stepfast.workflows.transformations.keeping import kept
 from stepfast.workflows.transformations.running import MARK, Spec, Terms, derivation_of
-from stepfast.workflows.transformations.values import CORRECTION, Derivation, Source
+from stepfast.workflows.transformations.values import Derivation, Source
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -78,7 +78,7 @@ class Transformation(Generic[P, T]):
     async def _looked_at(self, made: Derivation) -> Derivation | None:
         """Once a person has looked at it; None: it is to be done again."""
         title = f"Look at what transformation {self.body.name} made of {', '.join(made['inputs'])}"[:200]
-        answer = await review(title, show=dict(made), type=dict(CORRECTION), verdicts=VERDICTS, kind=made.reason)
+        answer = await review(title, show=dict(made), type=made.correction, verdicts=VERDICTS, kind=made.reason)
         if answer.verdict == Verdict.RETRY:
             return None
         return made.corrected(answer.value) if answer.verdict == Verdict.CORRECT else made

@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 from stepfast.kernel.assets import check_size
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.reviews import ItemKind
-from stepfast.kernel.texts import shown
+from stepfast.kernel.texts import MAX_TEXT, check_texts, shown
 from stepfast.workflows.content import Content
 
 MAX_SHOWN = 16 * 1024
@@ -96,6 +96,11 @@ class Derivation(dict[str, Any]):
         """Why a person is to look at it."""
         return str(self.get("reason") or ItemKind.REVIEW_REQUIRED.value)
 
+    @property
+    def correction(self) -> dict[str, Any]:
+        """What a person may put in its place, as a schema; the rest of it stays as it is."""
+        return _correction(len(self["outputs"]))
+
     def corrected(self, value: Any) -> Derivation:
         """With what a person has put in the place of contents, metadata and tags."""
         told = value.get("outputs") if isinstance(value, Mapping) else None
@@ -105,28 +110,21 @@ class Derivation(dict[str, Any]):
         return Derivation({**self, "outputs": outputs})
 
 
-CORRECTION: Mapping[str, Any] = {
-    "type": "object",
-    "required": ["outputs"],
-    "properties": {
-        "outputs": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "content": {"type": ["string", "null"]},
-                    "metadata": {"type": "object"},
-                    "tags": {"type": "array", "items": {"type": "string"}},
-                },
-            },
-        }
-    },
-}
-"""What a person may put in the place of what a transformation gave; the rest of it stays as it is."""
+def _correction(outputs: int) -> dict[str, Any]:
+    tag = {"type": "string", "minLength": 1, "maxLength": MAX_TEXT, "pattern": r"^[^\u0000]+$"}
+    given = {
+        "content": {"type": ["string", "null"]},
+        "metadata": {"type": "object"},
+        "tags": {"type": "array", "items": tag},
+    }
+    several = {"type": "array", "minItems": outputs, "maxItems": outputs}
+    told = {**several, "items": {"type": "object", "properties": given}}
+    return {"type": "object", "required": ["outputs"], "properties": {"outputs": told}}
 
 
 def _corrected(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     said = {name: given[name] for name in ("metadata", "tags") if name in given}
+    check_texts(f"The tags of the corrected output {known['id']!r}", said.get("tags", ()))
     text = given.get("content")
     if text is None or text == known["content"]:
         return {**known, **said}

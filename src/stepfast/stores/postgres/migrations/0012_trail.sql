@@ -95,7 +95,8 @@ create table stepfast.sink_letter (
 
 create index sink_letter_to_replay on stepfast.sink_letter (sink, position) where replay_at is not null;
 
--- Leases a sink to a publisher, made on the way if it is new; no row while another publisher has it.
+-- Leases a sink to a publisher, made on the way if it is new; no row while another publisher has it. The token of a new
+-- one is none that whoever had one of this name that was removed may still go by.
 create function stepfast.take_sink(k_name text, k_publisher text, k_lease_ms bigint, k_from_start boolean)
 returns table (token integer, cursor bigint, tries integer, due_at bigint, replays boolean)
 language plpgsql
@@ -105,7 +106,7 @@ declare
 begin
     insert into stepfast.sink (name, cursor, token, leased_until, tries, due_at)
     select k_name, case when k_from_start then 0 else coalesce((select max(e.position) from stepfast.event e), 0) end,
-           0, 0, 0, 0
+           floor(random() * 1000000000)::integer, 0, 0, 0
      where not exists (select from stepfast.sink s where s.name = k_name)
         on conflict do nothing;
     return query
@@ -156,6 +157,36 @@ begin
 end
 $$;
 
+-- Forgets a sink with all that it has not had, and tells of it; answers with the publisher that has it, if one has, and
+-- then nothing has changed.
+create function stepfast.remove_sink(k_id uuid, k_name text, k_actor text, k_reason text) returns text
+language plpgsql
+set lock_timeout = '5s'
+as $$
+declare
+    moment bigint := stepfast.now_ms();
+    mine record;
+    letters bigint;
+begin
+    select s.publisher, s.leased_until, s.cursor into mine from stepfast.sink s where s.name = k_name for update;
+    if not found then
+        return null;
+    end if;
+    if mine.publisher is not null and mine.leased_until > moment then
+        return mine.publisher;
+    end if;
+    letters := (select count(*) from stepfast.sink_letter l where l.sink = k_name and l.resolved_at is null);
+    delete from stepfast.sink_held h where h.sink = k_name;
+    delete from stepfast.sink_letter l where l.sink = k_name;
+    delete from stepfast.sink s where s.name = k_name;
+    insert into stepfast.event (run_id, seq, tenant, generation, type, at, token, actor, data)
+    values (k_id, 1, '', 1, 'sink_removed', moment, 0, k_actor,
+            format('{"sink": %s, "cursor": %s, "dead_letters": %s%s}', to_json(k_name), mine.cursor, letters,
+                   ', "reason": ' || to_json(k_reason)));
+    return null;
+end
+$$;
+
 -- Has dead letters delivered once more, those at some positions or the first of all; how many.
 create function stepfast.replay_letters(k_name text, k_positions bigint[], k_limit integer) returns integer
 language sql
@@ -187,7 +218,8 @@ create function stepfast.rights_on(k_table text, k_is_view boolean, k_kind text)
 language sql immutable
 as $$
     select case
-        when k_kind = 'reader' or k_is_view or k_table in ('migration', 'grantee', 'pruned', 'pruning') then 'select'
+        when k_kind = 'reader' or k_is_view or k_table in ('migration', 'grantee', 'pruned', 'pruning', 'retention')
+            then 'select'
         when k_table in ('event', 'seal', 'leaf') then 'select, insert'
         else 'select, insert, update, delete'
     end

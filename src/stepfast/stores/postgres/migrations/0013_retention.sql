@@ -41,7 +41,14 @@ select r.run_id,
        r.workflow,
        r.parent_id,
        r.parent_wait,
-       (select max(o.ended_at) from stepfast.outcome o where o.run_id = r.run_id) as ended_at,
+       -- What was written of an end cannot be moved back, unlike the row that is looked for.
+       greatest(
+           (select max(o.ended_at) from stepfast.outcome o where o.run_id = r.run_id),
+           (
+               select max(e.at) from stepfast.event e
+                where e.run_id = r.run_id and e.type in ('completed', 'partial', 'failed', 'cancelled')
+           )
+       ) as ended_at,
        (select max(e.seq) from stepfast.event e where e.run_id = r.run_id) as last_seq,
        exists (select from stepfast.run c where c.parent_id = r.run_id) as has_children,
        exists (
@@ -70,6 +77,10 @@ select r.run_id,
              or exists (select from stepfast.sink_letter l where l.run_id = r.run_id and l.resolved_at is null)
                then 'sink'
            when (select max(e.seq) - count(*) from stepfast.event e where e.run_id = r.run_id) is distinct from 0
+             or not exists (
+                    select from stepfast.event e
+                     where e.run_id = r.run_id and e.type in ('completed', 'partial', 'failed', 'cancelled')
+                )
                then 'damaged'
        end as held
   from stepfast.run r;
@@ -165,6 +176,22 @@ declare
     refusal text;
     named text;
 begin
+    -- What has changed while it waited for a lock must be seen.
+    if current_setting('transaction_isolation') <> 'read committed' then
+        raise exception 'Runs are pruned at the isolation level read committed only.'
+              using errcode = 'invalid_transaction_state';
+    end if;
+    -- Nobody lets go other runs than the event names.
+    if (k_told::jsonb -> 'runs', k_told::jsonb -> 'older_than_ms') is distinct from (
+        (
+            select jsonb_agg(jsonb_build_array(given.run_id, given.last_seq) order by given.n)
+              from unnest(k_runs, k_last) with ordinality as given (run_id, last_seq, n)
+        ),
+        coalesce(to_jsonb(k_least), 'null')
+    ) then
+        raise exception 'What is told of pruned runs is not what is asked for.'
+              using errcode = 'invalid_parameter_value';
+    end if;
     -- The first seal waits for those that prune without one, and these find it there from then on.
     perform pg_advisory_xact_lock_shared(hashtext('stepfast'), hashtext('first_seal'));
     perform from stepfast.run r where r.run_id = any (k_runs) order by r.run_id for update;
@@ -195,17 +222,27 @@ begin
 end
 $$;
 
--- Sets or removes a policy, with its event; answers with what was told under this id before, if anything was.
+-- Sets or removes a policy, with its event; answers with what was told under this id before, if anything was. The
+-- role of an engine changes policies by this alone, so that none changes untold.
 create function stepfast.change_policy(
     k_id uuid, k_tenant text, k_workflow text, k_keep_ms bigint, k_is_removed boolean, k_actor text, k_reason text, k_told text
 ) returns text
 language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
 set lock_timeout = '5s'
 as $$
 declare
     moment bigint := stepfast.now_ms();
     told text;
+    facts jsonb := jsonb_build_object('tenant', nullif(k_tenant, ''), 'workflow', nullif(k_workflow, ''))
+        || case when k_is_removed then '{"removed": true}' else jsonb_build_object('keep_ms', k_keep_ms) end
+        || case when k_reason is null then '{}' else jsonb_build_object('reason', k_reason) end;
 begin
+    if k_told::jsonb is distinct from facts then
+        raise exception 'What is told of a retention policy is not what is asked for.'
+              using errcode = 'invalid_parameter_value';
+    end if;
     perform pg_advisory_xact_lock(hashtext('stepfast'), hashtext('retention'));
     select e.data into told from stepfast.event e where e.run_id = k_id and e.seq = 1;
     if found then

@@ -41,7 +41,14 @@ select r.run_id,
        r.workflow,
        r.parent_id,
        r.parent_wait,
-       (select max(o.ended_at) from outcome o where o.run_id = r.run_id) as ended_at,
+       -- What was written of an end cannot be moved back, unlike the row that is looked for.
+       max(
+           (select max(o.ended_at) from outcome o where o.run_id = r.run_id),
+           coalesce((
+               select max(e.at) from event e
+                where e.run_id = r.run_id and e.type in ('completed', 'partial', 'failed', 'cancelled')
+           ), 0)
+       ) as ended_at,
        (select max(e.seq) from event e where e.run_id = r.run_id) as last_seq,
        exists (select 1 from run c where c.parent_id = r.run_id) as has_children,
        exists (
@@ -64,7 +71,12 @@ select r.run_id,
                 )
              or exists (select 1 from sink s join sink_held h on h.sink = s.name and h.run_id = r.run_id)
              or exists (select 1 from sink_letter l where l.run_id = r.run_id and l.resolved_at is null) then 'sink'
-           when (select max(e.seq) - count(*) from event e where e.run_id = r.run_id) is not 0 then 'damaged'
+           when (select max(e.seq) - count(*) from event e where e.run_id = r.run_id) is not 0
+             or not exists (
+                    select 1 from event e
+                     where e.run_id = r.run_id and e.type in ('completed', 'partial', 'failed', 'cancelled')
+                )
+               then 'damaged'
        end as held
   from run r;
 

@@ -1,7 +1,9 @@
 -- name: make_sink
--- A sink that is new gets what is written from now on, or all there is.
+-- A sink that is new gets what is written from now on, or all there is. Its token is none that whoever had one of this
+-- name that was removed may still go by.
 insert into sink (name, cursor, token, leased_until, tries, due_at)
-select :name, case when :from_start then 0 else coalesce((select max(position) from event), 0) end, 0, 0, 0, 0
+select :name, case when :from_start then 0 else coalesce((select max(position) from event), 0) end,
+       abs(random()) % 1000000000, 0, 0, 0
  where true
     on conflict do nothing;
 
@@ -73,3 +75,26 @@ update sink_letter
  where sink = ?
    and position = ?
    and resolved_at is null;
+
+-- name: get_sink
+-- Who publishes to a sink now, how far it has got, and how many dead letters it has.
+select case when s.leased_until > :now then s.publisher end,
+       s.cursor,
+       (select count(*) from sink_letter l where l.sink = s.name and l.resolved_at is null)
+  from sink s
+ where s.name = :name;
+
+-- name: drop_held
+-- Nobody waits for a sink that is gone.
+delete from sink_held
+ where sink = ?;
+
+-- name: drop_letters
+-- Nor is anything left that it did not take.
+delete from sink_letter
+ where sink = ?;
+
+-- name: drop_sink
+-- A sink that nobody publishes to.
+delete from sink
+ where name = ?;
