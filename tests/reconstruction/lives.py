@@ -262,25 +262,27 @@ async def steady_work(name: str) -> str:
 
 
 PLAN = plan_workflow(
-    plan_step("tell", use("work", name="tell"), on_failure=OnFailure.CONTINUE),
-    plan_step("index", use("work", name="index"), on_failure=OnFailure.SKIP_DEPENDENTS),
-    plan_step("search", use("work", name="search"), needs=("index",)),
+    plan_step("tell", use("toil", name="tell"), on_failure=OnFailure.CONTINUE),
+    plan_step("index", use("toil", name="index"), on_failure=OnFailure.SKIP_DEPENDENTS),
+    plan_step("search", use("toil", name="search"), needs=("index",)),
     plan_step("nap", Sleep(Constant("1h"))),
-    plan_step("pay", use("work", name="pay"), needs=("nap",)),
-    executors=Executors(work=plan_work),
+    plan_step("pay", use("toil", name="pay"), needs=("nap",)),
+    executors=Executors(toil=plan_work),
     name="bearing",
 )
 UNDOING_PLAN = plan_workflow(
-    plan_step("take", use("steady", name="take"), undo=use("work", name="give back")),
-    plan_step("count", use("work", name="count"), each=Each(Constant([1, 2, 3])), needs=("take",), queue="elsewhere"),
+    plan_step("take", use("steady", name="take"), undo=use("toil", name="give back")),
+    plan_step("count", use("toil", name="count"), each=Each(Constant([1, 2, 3])), needs=("take",), queue="elsewhere"),
     plan_step("ask", Ask(Constant("Go on?"), Constant({"a": 1})), needs=("take",)),
-    plan_step("pay", use("work", name="pay"), needs=("take",), on_failure=OnFailure.COMPENSATE),
+    plan_step("pay", use("toil", name="pay"), needs=("take",), on_failure=OnFailure.COMPENSATE),
     plan_step("fail", Fail(Constant("no")), needs=("pay",), on_failure=OnFailure.COMPENSATE),
-    executors=Executors(work=plan_work, steady=steady_work),
+    executors=Executors(toil=plan_work, steady=steady_work),
     name="undoing",
 )
 PLANS = (PLAN, UNDOING_PLAN)
 PLAN_STEPS = ("tell", "index", "search", "nap", "pay", "take", "ask")
+# What queued steps of plans are executed by, in runs of their own; nothing else of the process is meant.
+EXECUTORS = [step(name="toil")(plan_work), step(name="steady")(steady_work)]
 WORKFLOWS: list[AnyWorkflow] = [perform, perform_twice, perform_on, *PLANS]
 
 TROUBLE = (

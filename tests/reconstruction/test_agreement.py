@@ -7,7 +7,7 @@ import os
 import pytest
 
 from stepfast.testing import engine
-from tests.reconstruction.lives import WORKFLOWS, live
+from tests.reconstruction.lives import EXECUTORS, WORKFLOWS, live
 from tests.reconstruction.watching import Watch
 
 SEEDS = range(1_000 if os.environ.get("STEPFAST_LONG") else 25)
@@ -17,6 +17,6 @@ SEEDS = range(1_000 if os.environ.get("STEPFAST_LONG") else 25)
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_rows_never_say_what_events_rule_out(database, seed):
     watch = Watch()
-    async with engine(database=database, workflows=WORKFLOWS, around=watch.around) as opened:
+    async with engine(database=database, workflows=WORKFLOWS, executors=EXECUTORS, around=watch.around) as opened:
         await live(opened, seed)
     assert watch.found == []

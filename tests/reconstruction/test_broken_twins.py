@@ -7,7 +7,7 @@ import pytest
 from stepfast.kernel import rebuilding
 from stepfast.kernel.events import EventType
 from stepfast.testing import engine
-from tests.reconstruction.lives import BODIES, WORKFLOWS, whole
+from tests.reconstruction.lives import BODIES, EXECUTORS, WORKFLOWS, whole
 from tests.reconstruction.watching import Watch
 
 # The first event of a run says nothing that is not so anyway, progress is nowhere but in events, and a run with outside
@@ -18,7 +18,7 @@ UNSEEN = {EventType.QUEUED, EventType.STEP_PROGRESS, EventType.CALLBACK_SUBMITTE
 async def differences_of_whole_lives(database: str) -> list[str]:
     watch = Watch()
     BODIES.clear()
-    async with engine(database=database, workflows=WORKFLOWS, around=watch.around) as opened:
+    async with engine(database=database, workflows=WORKFLOWS, executors=EXECUTORS, around=watch.around) as opened:
         await whole(opened)
     return watch.found
 

@@ -13,7 +13,7 @@ from stepfast import sync as blocking
 from stepfast.kernel import rebuilding
 from stepfast.kernel.states import TaskState
 from stepfast.testing import Engine, engine
-from tests.reconstruction.lives import WORKFLOWS, eventful
+from tests.reconstruction.lives import EXECUTORS, WORKFLOWS, eventful
 from tests.reconstruction.watching import Watch
 from tests.support.sql import tamper
 
@@ -223,7 +223,7 @@ async def test_an_eventful_life_agrees_with_its_events(database):
 
 async def differences_of_a_life(database: str) -> list[str]:
     watch = Watch()
-    async with engine(database=database, workflows=WORKFLOWS, around=watch.around) as opened:
+    async with engine(database=database, workflows=WORKFLOWS, executors=EXECUTORS, around=watch.around) as opened:
         await eventful(opened)
         assert opened.crashes == 1
     return watch.found

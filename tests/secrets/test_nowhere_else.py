@@ -198,7 +198,7 @@ async def test_the_broken_twin_whose_sink_tells_its_secret_is_found_out(guarded,
             raise ConnectionError(f"{BROKER} does not let me in")
 
     found = await everything(guarded, database, files, log, Talkative("talkative"))
-    assert {"password of a broker in letters", "password of a broker in log"} & set(found)
+    assert "password of a broker in lists" in found
 
 
 SETTINGS = {

@@ -24,16 +24,21 @@ def registry() -> Registry:
     return Registry([])
 
 
+def codes_of_workflows(registry: Registry) -> list[str]:
+    """Without those of steps, which every app of the process knows."""
+    return [code for code in registry.codes() if "@" in code]
+
+
 def test_what_a_tenant_has_registered_can_be_executed_and_is_nobody_elses(registry):
     registry.learn("acme", made())
-    assert registry.codes() == ["say@1#aaaa"]
+    assert codes_of_workflows(registry) == ["say@1#aaaa"]
     assert registry.find("say", tenant="globex") is None
     assert registry.workflows() == []
 
 
 def test_what_is_learned_twice_stays_the_tenants(registry):
     registry.learn("acme", made())
-    assert registry.codes() == ["say@1#aaaa"]
+    assert codes_of_workflows(registry) == ["say@1#aaaa"]
     registry.learn("acme", made())
     assert registry.workflows() == []
 
