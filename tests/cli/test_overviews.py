@@ -53,8 +53,9 @@ async def test_a_worker_is_shown_by_its_label_or_its_id(database, client, office
     async with app_on(database, [checkout], worker=IDLE):
         by_label = await office.json("workers", "show", "clerk")
         by_id = await office("workers", "show", by_label["worker_id"])
-    assert "checkout@1" in by_label["codes"]
-    assert "desk" in by_id.out
+    # Steps with a queue of their own are known to every app of the process, also those of other tests.
+    codes = [code for code in by_label["codes"] if "@" in code]
+    assert (codes, "desk" in by_id.out) == (["checkout@1"], True)
 
 
 async def test_a_worker_that_is_not_there_is_not_found(office):
