@@ -24,6 +24,7 @@ from bench.workloads import (
     recovery,
     remote_latency,
     reviews,
+    scaling,
     steps,
     waiting_reviews,
 )
@@ -45,6 +46,7 @@ WORKLOADS = {
     "latency": Workload(latency.measure),
     "remote-latency": Workload(remote_latency.measure),
     "drain": Workload(drain.measure),
+    "scaling": Workload(scaling.measure),
     # Its figures are medians of many claims, and filling the line takes longer than all else together.
     "backlog": Workload(backlog.measure, most_rounds=1),
     "fan-out": Workload(fan_out.measure),

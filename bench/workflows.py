@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from stepfast import each, review, step, workflow
-from stepfast.workflows.functions import AsyncWorkflow
+from stepfast.workflows.functions import AsyncWorkflow, SyncWorkflow
 
 STEPS = 10
 SHORT_NAP_S = 0.005
@@ -27,6 +27,15 @@ async def trivial(run: int, number: int) -> dict[str, Any]:
 @step
 async def short_nap(run: int) -> int:
     await asyncio.sleep(SHORT_NAP_S)
+    return run
+
+
+@step
+def short_sum(run: int) -> int:
+    """Keeps a core busy for a while, however many others want it."""
+    until = time.thread_time() + SHORT_NAP_S
+    while time.thread_time() < until:
+        run = sum(range(run % 100))
     return run
 
 
@@ -65,6 +74,11 @@ async def one_nap(run: int) -> int:
 
 
 @workflow
+def one_sum(run: int) -> int:
+    return short_sum(run)
+
+
+@workflow
 async def traced_naps(run: int, naps: int) -> int:
     for number in range(naps):
         await traced_nap(run, number)
@@ -86,5 +100,7 @@ async def reviewed(run: int) -> str:
     return (await review("May it go out?", show={"run": run})).verdict
 
 
-ALL: list[AsyncWorkflow[..., Any]] = [ten_steps, one_step, no_step, one_nap, traced_naps, fan_out, children, reviewed]
+ALL: list[AsyncWorkflow[..., Any] | SyncWorkflow[..., Any]] = [
+    *(ten_steps, one_step, no_step, one_nap, one_sum, traced_naps, fan_out, children, reviewed)
+]
 BY_NAME = {given.workflow.name: given for given in ALL}
