@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.environment import forget_settings
 from tests.support.places import keep_files_in_memory
 from tests.support.postgres import drop_database, fresh_database, migrated_database, server_url, stop_server
 
@@ -15,6 +17,7 @@ POSTGRES_FOLDER = pytest.StashKey[Path]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    forget_settings()
     keep_files_in_memory()
     worker = getattr(config, "workerinput", None)
     folder = worker["postgres_folder"] if worker else tempfile.mkdtemp(prefix="stepfast-")
@@ -67,3 +70,9 @@ async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
     url = await migrated_database(server)
     yield url
     await drop_database(url, server)
+
+
+@pytest.fixture
+def nothing_left() -> None:
+    """Steps that earlier tests have dropped are gone: closed apps hold theirs in cycles until a collection."""
+    gc.collect()

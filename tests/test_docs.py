@@ -50,6 +50,11 @@ def test_a_generated_page_says_what_the_code_says(path):
     assert path.read_text() == GENERATORS[path](), "Run `make docs`."
 
 
+def test_every_line_of_a_generated_table_stands_there_once():
+    rows = [line for line in (ROOT / "docs" / "reference" / "errors.md").read_text().splitlines() if "`E-" in line]
+    assert sorted(rows) == sorted({*rows})
+
+
 GOOD_PAGES = {
     "blocks share a namespace": "```python\nword = 'held'\n```\n\n```python\nassert word == 'held'\n```\n",
     "a saved file is run": "```python\n# app.py\nprint('held')\n```\n\n```console\n$ python app.py\nheld\n```\n",

@@ -94,6 +94,9 @@ FIELDS: dict[str, tuple[Field, ...]] = {
     "queued": (
         Field("workflow", "string", ALWAYS, "the name of the workflow"),
         Field("version", "integer", ALWAYS, "its version"),
+        Field(
+            "correlation_id", "string", "where it belongs to something", "what it belongs to; of a child its parent's"
+        ),
     ),
     "claimed": (
         Field("worker", "string", ALWAYS, "the id of the worker"),

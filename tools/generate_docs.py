@@ -12,7 +12,7 @@ import click
 
 from stepfast import log, settings
 from stepfast.cli.commands import cli
-from stepfast.kernel import errors, events, states
+from stepfast.kernel import auditing, errors, events, states
 from stepfast.stores.sqlite.migrate import known_migrations
 from stepfast.workflows.templates.schema import SHIPPED, language_schema, schema_text
 from tools.event_fields import fields_table
@@ -32,7 +32,7 @@ REMEDIES = {
     "E-RUN-005": "Run all of it again: `stepfast runs rerun RUN` without a step.",
     "E-RUN-007": "Read the cause and mend it, then `stepfast runs retry RUN` goes on from what is recorded.",
     "E-RUN-008": "Start it again with `stepfast runs rerun RUN` if it was cancelled by mistake.",
-    "E-RUN-010": "List the run's events with `stepfast runs events RUN`, and name one of them, or a state it was in.",
+    "E-RUN-010": "List events with `stepfast runs events RUN` or `stepfast audit list`; name one, or a state of it.",
     "E-RUN-009": "Find out with `stepfast runs show RUN` where the time went, then retry it, or allow it more.",
     "E-STEP-001": "Read the type and traceback that it carries; they are those of the original error.",
     "E-STEP-002": "Find out what the step waited for, or allow it more time.",
@@ -63,6 +63,7 @@ REMEDIES = {
     "E-BLOB-002": "Look at the cause, which is the blob store's own error; the run is tried again by itself.",
     "E-SINK-001": "Read what the sink said, which the message holds; the events are delivered by themselves when it "
     "is back. See `stepfast sinks list`.",
+    "E-SINK-002": "Wait for the sink to be back: nothing is lost meanwhile, and no event is given up.",
     "E-STORE-004": "Look for the value that the message names; sent alone, every other row of the batch is saved.",
     "E-CALL-001": "Give the token whole, as the step handed it out; after a lost key the step must be started anew.",
     "E-CALL-002": "Nothing to do: its step waits no more. Retry the run to start the outside work anew.",
@@ -238,7 +239,9 @@ COLUMNS = {
     "wanted_id": "the id that the step asked for; another than the asset's where that was taken",
     "changed_at": "when it was filled",
     "causation_id": "what brought it about; for a child, its parent",
+    "event.causation_id": "of a run's first event what brought it about: its parent, or the key of its start",
     "cause": "what opened it: the name of the move",
+    "inbox.cause": "the key that it was sent with",
     "exception_comment.cause": "the item",
     "exception_item.cause": "what it is about within its run: `review:7`, `failed:1`, `blocked:1`",
     "claims": "how often it was claimed in this generation; 0 when it has ended",
@@ -432,14 +435,54 @@ EVENTS = {
 }
 
 
+_RESTORE = "Find out who can write to the database; restore the trail from a backup or an export that verifies."
+
+AUDIT_FINDINGS: dict[auditing.Fault, tuple[str, str]] = {
+    auditing.Fault.CHANGED: ("Events of a run are not what they were when they were sealed.", _RESTORE),
+    auditing.Fault.REMOVED: ("Events of a run are gone.", _RESTORE),
+    auditing.Fault.INSERTED: ("There are events of a run that were not there when it was sealed.", _RESTORE),
+    auditing.Fault.SEAL_REMOVED: ("A seal is gone, from the chain or from the database.", _RESTORE),
+    auditing.Fault.SEAL_CHANGED: ("A seal does not fit the one before it, or its leaves.", _RESTORE),
+    auditing.Fault.SEAL_UNSIGNED: (
+        "The signature of a seal is not that of its key.",
+        "Compare the keys with those of the workers; if they are the same, the seal was forged.",
+    ),
+    auditing.Fault.SEAL_UNKNOWN_KEY: (
+        "A seal was signed with a key that is not known here.",
+        "Name that key in STEPFAST_SEAL_KEYS or --keys too, and verify again.",
+    ),
+    auditing.Fault.COPY_MISSING: (
+        "A seal has no copy outside of the database.",
+        "Give the file that the workers write, STEPFAST_SEAL_FILE; else somebody has cut it.",
+    ),
+    auditing.Fault.COPY_DIFFERS: ("A seal is not what its copy outside of the database says.", _RESTORE),
+    auditing.Fault.PRUNED_UNPROVEN: (
+        "A run is gone and said to be pruned, and nothing proves that a policy did it.",
+        "Look at who removed it; what a policy prunes is signed.",
+    ),
+    auditing.Fault.PRUNED_PARTLY: (
+        "A run was pruned, and there are events of it all the same.",
+        "Find out who wrote them: a run that went does not come back.",
+    ),
+}
+
+
 def errors_page() -> str:
     """Every code with its class, meaning and remedy."""
-    classes = sorted(_error_classes(errors.StepfastError), key=lambda error: (error.code, error.__name__))
+    # One with several bases is found by each of them.
+    classes = sorted({*_error_classes(errors.StepfastError)}, key=lambda error: (error.code, error.__name__))
     rows = [(f"`{error.code}`", f"`{error.__name__}`", _meaning(error), _remedy(error.code)) for error in classes]
     return _page(
         "Error codes",
         "Every error derives from `StepfastError` and carries its code in `.code`. Codes are added, never changed.",
         _table(("code", "class", "meaning", "remedy"), rows),
+        "## What `audit verify` finds",
+        "Findings are no exceptions: a report has them all, each with its code in `.code` and its name in `.fault`. "
+        "[What they mean for an auditor](../guides/auditors.md).",
+        _table(
+            ("code", "name", "meaning", "remedy"),
+            [(f"`{code}`", f"`{fault}`", *AUDIT_FINDINGS[fault]) for fault, code in auditing.CODES.items()],
+        ),
     )
 
 
@@ -512,7 +555,7 @@ def events_page() -> str:
         "`tenant`, `generation`, `token`, and, where they apply, `step` (as `name#1`, with the branch before it: "
         "`1.2/name#1`), `attempt`, `actor` and `data`, which is JSON text. Whoever reads an event is also shown its "
         "`correlation_id` and `causation_id`: see [Annotations](../guides/annotations.md#what-an-event-belongs-to). "
-        "The `data` of a command that was given with a `key` has that as `causation_id`.",
+        "The `data` of a command or signal that was given with a `key` has that as `causation_id`.",
         _table(("type", "when"), rows),
         "Any other type is an event of a workflow's own, written with `emit`; its `data` is what the workflow gave.",
         *(f"## {type_}\n\n{_told(type_)}\n\n{fields_table(type_)}" for type_ in events.EventType),

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from stepfast.starts import Start, StartAnswer
     from stepfast.worker.settings import WorkerSettings
     from stepfast.workflows.annotating import annotate
+    from stepfast.workflows.app_policies import Policy
     from stepfast.workflows.bodies import Later
     from stepfast.workflows.callback_tokens import callback_token, step_key
     from stepfast.workflows.combining import each, race, timeout
@@ -113,6 +114,7 @@ __all__ = [
     "OutputMissing",
     "Outside",
     "Pending",
+    "Policy",
     "PolicyConflict",
     "Rejected",
     "Retry",
@@ -192,6 +194,7 @@ _HOMES = {
     "Outcome": "stepfast.workflows.joins",
     "Outside": "stepfast.workflows.outside",
     "Pending": "stepfast.workflows.outside",
+    "Policy": "stepfast.workflows.app_policies",
     "Retry": "stepfast.kernel.retry",
     "ReviewInfo": "stepfast.workflows.reviewing",
     "Reviewed": "stepfast.workflows.review_calls",

@@ -35,6 +35,7 @@ from stepfast.serverless import Serverless
 from stepfast.starts import PAGE_RUNS, Start, StartAnswer, check_start, found_run, pages
 from stepfast.worker.settings import BOUNDS, WorkerSettings, checked_ms
 from stepfast.workers import AppWorker, Workers
+from stepfast.workflows.app_policies import Policy
 from stepfast.workflows.functions import AnyWorkflow, AsyncWorkflow, SyncWorkflow, Workflow
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Stepfast(Doors):
     `worker` is True for a worker as the settings say, False for none, or WorkerSettings of your own: these are taken as
     they are, and variables like STEPFAST_CONCURRENCY do not change them. `executors` are then all that steps can call
     by name beside the built-in ones; without it that is every step of the process, and what installed packages bring.
+    `policies` must let every read and write of assets that its workers do.
     """
 
     def __init__(
@@ -66,8 +68,9 @@ class Stepfast(Doors):
         executors: Iterable[object] | None = None,
         assets: AssetsPort | None = None,
         sinks: Iterable[Sink | str] = (),
+        policies: Iterable[Policy] = (),
     ) -> None:
-        super().__init__(database, workflows, worker, clock, blobs, assets, executors=executors)
+        super().__init__(database, workflows, worker, clock, blobs, assets, executors=executors, policies=policies)
         self._ids = Ids()
         self.workers = Workers(self)
         self.executors = Executors(self._executors)

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
-from datetime import tzinfo
+from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING
 
 from stepfast.base import AppBase
 from stepfast.engine.sealing import Sealer
-from stepfast.kernel.errors import Invalid
+from stepfast.filters import page_size
+from stepfast.kernel.durations import Instant, check_instant
+from stepfast.kernel.errors import EventNotFound, Invalid
 from stepfast.kernel.ids import parse_run_id
+from stepfast.kernel.numbers import check_whole
+from stepfast.kernel.origins import shown
 from stepfast.kernel.seals import SealCopies, Signer
-from stepfast.kernel.texts import check_optional_text
+from stepfast.kernel.texts import check_optional_text, check_texts
+from stepfast.kernel.trail import EventFilter
+from stepfast.kernel.views import EventView
+from stepfast.noting import step_filter
 from stepfast.parts import Parts
 from stepfast.signing import ONLY_PUBLIC
 
@@ -20,11 +27,58 @@ if TYPE_CHECKING:
     from stepfast.kernel.auditing import AuditReport
 
 
+Events = list[EventView]
+
+MAX_POSITION = 2**63 - 1
+
+
 class Audit:
     """The trail of an app's store."""
 
     def __init__(self, app: AppBase) -> None:
         self._app = app
+
+    async def list(
+        self,
+        *,
+        run_id: str | None = None,
+        type: str | Iterable[str] | None = None,
+        step: str | None = None,
+        actor: str | None = None,
+        correlation_id: str | None = None,
+        since: datetime | int | None = None,
+        until: datetime | int | None = None,
+        tenant: str | None = None,
+        limit: int = 100,
+        cursor: int | None = None,
+    ) -> Events:
+        """A page of events of all runs, newest first; the position of the last one is the cursor of the next page.
+
+        A step is named by its address, like `charge#1`, or, for every call of it, by its name. Events of a run are
+        found by its key; for others the trail is looked through from its end, until there are so many of them.
+        """
+        given = (type,) if isinstance(type, str) else type
+        where = EventFilter(
+            tenant=check_optional_text("tenant", tenant),
+            run_id=None if run_id is None else parse_run_id(run_id),
+            types=() if given is None else check_texts("type", [*given]),
+            actor=check_optional_text("actor", actor),
+            correlation_id=check_optional_text("correlation_id", correlation_id),
+            since=_instant("since", since),
+            until=_instant("until", until),
+            before=None if cursor is None else check_whole("cursor", cursor, 0, MAX_POSITION),
+            limit=page_size(limit),
+            **step_filter(step),
+        )
+        return [shown(event) for event in await self._app._open_parts().store.find_events(where)]
+
+    async def get(self, position: int, *, tenant: str | None = None) -> EventView:
+        """One event, by its position."""
+        wanted = check_whole("position", position, 1, MAX_POSITION - 1)
+        found = await self.list(tenant=tenant, limit=1, cursor=wanted + 1)
+        if not found or found[0].position != wanted:
+            raise EventNotFound(f"There is no event at position {wanted}. List events with `stepfast audit list`.")
+        return found[0]
 
     async def seal(self) -> int:
         """Seal now what was written since the last seal; how many events that were. Workers do so by themselves."""
@@ -72,3 +126,10 @@ class Audit:
         if self._app.signer is None:
             raise Invalid("Seals need a key that is not in the database: set STEPFAST_SEAL_KEYS.")
         return self._app.signer
+
+
+def _instant(what: str, given: datetime | int | None) -> Instant | None:
+    """A moment as a datetime, or in milliseconds as lists of runs take it."""
+    if given is None or isinstance(given, int):
+        return None if given is None else Instant(check_whole(what, given, 0))
+    return check_instant(what, given)

@@ -28,6 +28,7 @@ from stepfast.stores.blobs.urls import blobs_for
 from stepfast.stores.urls import is_sqlite, sqlite_path, store_for
 from stepfast.tokens import GivenKeys, KeyFile, NoKeys, TokenKeys, new_callback
 from stepfast.worker.settings import WorkerSettings
+from stepfast.workflows.app_policies import AppPolicies, Policy
 from stepfast.workflows.deterministic import refuse_in_workflow
 from stepfast.workflows.executors.builtin import builtin_executors
 from stepfast.workflows.executors.registry import ExecutorRegistry
@@ -56,6 +57,7 @@ class AppBase:
         blobs: str | Path | Blobs | None = None,
         assets: Assets | None = None,
         executors: Iterable[object] | None = None,
+        policies: Iterable[Policy] = (),
     ) -> None:
         self._make_store = database if callable(database) else None
         url = None if callable(database) else check_optional_text("database", database)
@@ -72,6 +74,7 @@ class AppBase:
         self._allowed = settings.allowed
         self._executors = ExecutorRegistry(executors, partial(builtin_executors, settings.allowed))
         self._executors.changed = self._codes_changed
+        self._policies = AppPolicies(policies, self._executors.get)
         self._bound: dict[Hashable, Workflow] = {}
         self._parts: Parts | None = None
         known = None if workflows is None else [self._own(given) for given in workflows]
@@ -138,6 +141,7 @@ class AppBase:
         if self._parts is not None:
             raise StepfastError("This app is open already. Use it, or close it first.")
         self._registry.codes()
+        self._policies.find()
         store = self._new_store()
         values = Values(blobs_for(self._blobs, store, self._clock.now), self._blob_threshold)
         await store.open()
@@ -145,6 +149,7 @@ class AppBase:
         self._standing = Standing(store, self._clock)
         self._parts = parts = Parts(store, self._registry, self._clock, *told)
         parts.compile_with(self.compiler.compile)
+        parts.storage = parts.storage._replace(policies=self._policies)
         parts.subscriptions = self._subscriptions
         parts.signs_with = self._signs_with
         if self.signer is not None and self.seals:

@@ -63,7 +63,7 @@ class Listeners:
         """A run was started."""
         belongs_to, cause = (
             correlation_of(run.run_id, run.correlation_id),
-            causation_of(run.run_id, run.causation_id, None),
+            causation_of(run.run_id, run.causation_id or run.key, None),
         )
         event = RunEvent(run.run_id, 1, EventType.QUEUED, started.queued_at, actor=run.actor)
         self.tell(event._replace(causation_id=cause, correlation_id=belongs_to))

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from stepfast.kernel.decisions import HeldRun
+from stepfast.kernel.errors import StepfastError
 
 ROOT = "stepfast"
 
@@ -60,6 +61,13 @@ EVENTS = {
         "warning", "Something a worker did on the side failed; it is done again with the next beat."
     ),
     "publishing_failed": LogEvent("warning", "Publishing to a sink failed; the next pass follows."),
+    "sink_away": LogEvent("warning", "A sink has taken nothing; it is tried again after a pause."),
+    "events_not_taken": LogEvent(
+        "warning", "A sink did not take an event; its run, the first of `count`, waits and is tried again."
+    ),
+    "sink_letter_recorded": LogEvent(
+        "warning", "A sink did not take an event however often it was offered; it is a dead letter of the sink."
+    ),
     "event": LogEvent("info", "An event of a run, where the log is a sink."),
     "pruning_failed": LogEvent("warning", "Letting runs go that were kept long enough failed; the next pass follows."),
     "sealing_failed": LogEvent("warning", "Sealing the audit trail failed; the next pass follows."),
@@ -112,7 +120,14 @@ class Log:
         """An error with the traceback of the exception that is being handled."""
         self._write(logging.ERROR, event, fields, exc_info=True)
 
-    def _write(self, level: int, event: str, fields: dict[str, Any], exc_info: bool = False) -> None:
+    def failure(self, event: str, error: Exception, **fields: Any) -> None:
+        """A warning of an error that says itself what is wrong; of any other, an error with its traceback."""
+        if isinstance(error, StepfastError):
+            self._write(logging.WARNING, event, {**fields, "error": error})
+        else:
+            self._write(logging.ERROR, event, fields, exc_info=error)
+
+    def _write(self, level: int, event: str, fields: dict[str, Any], exc_info: bool | Exception = False) -> None:
         self._logger.log(level, Line(event, fields), exc_info=exc_info, stacklevel=3)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from stepfast.control import is_event, rollback_command
 from stepfast.kernel.commands import Rollback
-from stepfast.kernel.durations import Instant
+from stepfast.kernel.durations import Instant, check_instant
 from stepfast.kernel.errors import EventNotFound, Invalid
 from stepfast.kernel.numbers import check_whole, written
 from stepfast.kernel.plan_control import owner_of
@@ -17,12 +17,10 @@ from stepfast.kernel.rebuilding import Rebuilding
 from stepfast.kernel.rebuilt import Rebuilt
 from stepfast.kernel.reconstruction import LargeValue, plain, plain_state
 from stepfast.kernel.states import RunState, StepState
-from stepfast.kernel.texts import shown
 from stepfast.kernel.views import EventView, StepView
 from stepfast.reconstructing import Reader, Resolving
 
 MAX_SEQ = 2**31 - 1
-EPOCH = datetime.fromtimestamp(0, UTC)
 STATES = frozenset(RunState)
 
 Mark = tuple[str, int, int, StepState]
@@ -50,7 +48,7 @@ async def moment_at(reader: Reader, event: int | None, time: datetime | None) ->
     if (event is None) == (time is None):
         raise Invalid("Say as of when, by one of the two: event=, the number of an event, or time=, a datetime.")
     number = None if event is None else check_whole("event", event, 1, MAX_SEQ)
-    until = None if time is None else _instant(time)
+    until = None if time is None else check_instant("time", time)
     walk = await _walk(reader, number, until)
     if number is not None and walk.last < number:
         raise no_event(reader.run_id, number, walk.last)
@@ -167,14 +165,6 @@ def no_event(run_id: str, number: int, last: int) -> EventNotFound:
     return EventNotFound(
         f"Run {run_id} has no event {number}: there are {last}. `stepfast runs events {run_id}` lists them."
     )
-
-
-def _instant(time: object) -> Instant:
-    if not isinstance(time, datetime):
-        raise Invalid(f"time is {shown(time)}; give a datetime.")
-    if time.tzinfo is None:
-        raise Invalid(f"time is {shown(time)}, which is of no time zone; say which, for example tzinfo=UTC.")
-    return Instant((time - EPOCH) // timedelta(milliseconds=1))
 
 
 def _shown(at: Instant) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 
 from stepfast.control import Asked, asked, check_step
 from stepfast.kernel.annotations import Annotate, AnnotationFilter, AnnotationView, digest_of
@@ -12,6 +12,15 @@ from stepfast.kernel.numbers import check_whole
 from stepfast.kernel.ports import Store
 from stepfast.kernel.texts import check_optional_text
 from stepfast.workflows.annotating import checked_name, value_text
+
+
+class StepFilter(TypedDict, total=False):
+    """Which step is meant, by one of the two."""
+
+    step: str
+    """An address."""
+    step_name: str
+
 
 ANYTHING: Any = object()
 """No value in particular; None is one."""
@@ -41,10 +50,15 @@ async def of_run(store: Store, run_id: RunId, name: str | None, step: str | None
 def annotation_filter(name: str | None, value: Any, step: str | None) -> AnnotationFilter:
     """Which annotations are meant."""
     if value is not ANYTHING and name is None:
-        raise Invalid("A value is asked for without a name. Say of which name it is: list(name, value=...).")
+        raise Invalid("A value is asked for without a name. Say which name it belongs to.")
     named = None if name is None else checked_name(name)
     digest = None if value is ANYTHING else digest_of(named or "", value_text(named or "", value))
+    return AnnotationFilter(name=named, digest=digest, **step_filter(step))
+
+
+def step_filter(step: str | None) -> StepFilter:
+    """A step by its address, like `charge#1`, or every call of it by its name."""
     wanted = check_optional_text("step", step)
-    if wanted is None or "#" in wanted:
-        return AnnotationFilter(name=named, digest=digest, step=wanted)
-    return AnnotationFilter(name=named, digest=digest, step_name=wanted)
+    if wanted is None:
+        return {}
+    return {"step": wanted} if "#" in wanted else {"step_name": wanted}

@@ -12,7 +12,7 @@ from stepfast.kernel.errors import Invalid, NotFound
 from stepfast.kernel.ids import RANDOM_BITS, RunId, new_id
 from stepfast.kernel.numbers import check_whole
 from stepfast.kernel.sink_facts import Informed
-from stepfast.kernel.sinks import Sink, SinkLetterView, SinkRemoval, SinkView, Subscription
+from stepfast.kernel.sinks import HeldBack, Sink, SinkLetterView, SinkRemoval, SinkView, Subscription
 from stepfast.kernel.texts import MAX_NOTE, check_optional_text, check_text
 from stepfast.kernel.views import RunView
 from stepfast.workflows.executors.allowed import Allowed
@@ -83,6 +83,11 @@ class Sinks:
         name, limit = check_text("The sink's name", name), check_whole("limit", limit, 1, MAX_PAGE)
         behind = check_whole("after", after, 0)
         return await self._app._open_parts().store.sink_letters(name, is_open, behind, limit)
+
+    async def held(self, name: str, *, limit: int = 100) -> Sequence[HeldBack]:
+        """Runs whose events wait because a sink did not take one of them, those that are tried again first."""
+        name, limit = check_text("The sink's name", name), check_whole("limit", limit, 1, MAX_PAGE)
+        return await self._app._open_parts().store.held_back(name, limit)
 
     async def replay(self, name: str, positions: Sequence[int] | None = None, *, limit: int = MAX_PAGE) -> int:
         """Have dead letters delivered once more, those at some positions or the first of all; how many those are."""

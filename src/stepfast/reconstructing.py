@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from stepfast.engine.values import Values
@@ -21,7 +21,9 @@ from stepfast.kernel.rebuilt import Rebuilt
 from stepfast.kernel.reconstruction import LargeValue, Reconstruction
 from stepfast.kernel.review_views import ReviewFilter, ReviewView, WholeReview
 from stepfast.kernel.reviews import parse_review_id
+from stepfast.kernel.transformations import TransformationView, is_transformation
 from stepfast.kernel.views import EventView, LetterFilter, RunView, StepView
+from stepfast.transformation_reads import transformation_of
 
 T = TypeVar("T")
 
@@ -121,6 +123,7 @@ async def _read(reader: Reader) -> Reconstruction:
         artifacts=tuple(_bounded("artifacts", artifacts, cut)),
         state=core.state,
     )
+    found = found._replace(transformations=tuple(await _transformations(reader, found.children, cut)))
     is_settled = not is_whole or not await store.events(run_id, core.state.event, 1)
     told = core.differences if is_settled and is_whole else ()
     return found._replace(is_settled=is_settled, differences=told, cut=tuple(cut))
@@ -177,6 +180,13 @@ async def _children(reader: Reader, cut: list[str]) -> list[RunView]:
         return await reader.store.children(reader.run_id, None if last is None else last.run_id, PAGE)
 
     return await _all("children", after, cut)
+
+
+async def _transformations(reader: Reader, children: Sequence[RunView], cut: list[str]) -> list[TransformationView]:
+    used = [child for child in children if is_transformation(child)]
+    if len(used) > PAGE:
+        cut.append(f"transformations: there are more than {PAGE:,}, and these are the oldest")
+    return [await transformation_of(reader.store, reader.values, run) for run in used[:PAGE]]
 
 
 async def _all(what: str, page_after: Callable[[T | None], Awaitable[list[T]]], cut: list[str]) -> list[T]:

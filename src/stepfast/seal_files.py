@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import json
 import os
@@ -49,6 +50,7 @@ class SealFile:
 
     def _last_number(self) -> int:
         try:
+            self._check_regular()
             with self._path.open("rb") as file:
                 last = self._last_of(file)
                 return 0 if last is None else last.body.number
@@ -60,6 +62,7 @@ class SealFile:
     def _keep(self, seals: Sequence[Seal]) -> None:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._check_regular()
             with self._path.open("a+b") as file:
                 # Two processes that copy the same seal write it once.
                 fcntl.flock(file, fcntl.LOCK_EX)
@@ -71,11 +74,16 @@ class SealFile:
         except OSError as problem:
             raise self._unusable(problem) from problem
 
+    def _check_regular(self) -> None:
+        """What is added to has an end: a pipe would be waited for, and a device read for ever."""
+        if self._path.exists() and not (self._path.is_file() or self._path.is_dir()):
+            raise OSError(errno.EINVAL, "it is no regular file")
+
     def _last_of(self, file: BinaryIO) -> Seal | None:
         """The seal of the last whole line; the file then stands behind that."""
         size = file.seek(0, os.SEEK_END)
         begins = file.seek(max(size - 2 * LONGEST_LINE, 0))
-        whole, newline, rest = file.read().rpartition(b"\n")
+        whole, newline, rest = file.read(size - begins).rpartition(b"\n")
         # What stands behind the last line is removed: it must be what a process that died has left.
         if not (rest.startswith(LINE_BEGINS) or LINE_BEGINS.startswith(rest)) or (begins and not newline):
             raise self._no_seal("")
@@ -84,6 +92,13 @@ class SealFile:
 
     def _new(self, last: Seal | None, seals: Sequence[Seal]) -> list[Seal]:
         """Those of some seals that come behind the last one, if they follow upon it."""
+        for seal in seals:
+            if last is not None and seal.body.number == last.body.number and seal != last:
+                raise StoreUnusable(
+                    f"Seal {seal.body.number} of the database is not the one in {self._path}: the database was cut "
+                    "short or put back by an older backup, or those are copies of another. Keep the file, run "
+                    "`stepfast audit verify`, and name another in STEPFAST_SEAL_FILE."
+                )
         new = [seal for seal in seals if last is None or seal.body.number > last.body.number]
         if last is not None and new and (new[0].body.number, new[0].body.previous) != next_after(last):
             raise StoreUnusable(

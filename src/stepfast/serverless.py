@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import secrets
 from collections import Counter
@@ -24,7 +25,9 @@ from stepfast.kernel.texts import shown
 from stepfast.kernel.views import OutcomeView
 from stepfast.log import Log
 from stepfast.parts import Parts
+from stepfast.worker.pruning import PruneLoop
 from stepfast.worker.publishing import PublishLoop
+from stepfast.worker.sealing import SealLoop
 from stepfast.worker.upkeep import UpkeepLoop
 from stepfast.worker.worker import Worker
 
@@ -33,6 +36,8 @@ log = Log("serverless")
 # The longest pause between two heartbeats of a worker that lives, as a part of its lease.
 LONGEST_SILENCE = 0.5
 LOOKS_WHILE_SETTLING = 10
+# A call lives for minutes at most: a backlog is worked off by several of them.
+PART_MS = 5_000
 
 
 class Handled(StrEnum):
@@ -57,13 +62,16 @@ class UpkeepDone(NamedTuple):
     `claimed` is 0: runs that are due become claimable by themselves, and `process_available` takes them.
     `suspended_checked` are waiting runs that were seen to: past their deadline, or left without a parent.
     `stale_released` are runs of dead workers that went back to the line, or failed for good. `events_published` are
-    deliveries to the sinks of the app that no worker publishes to, a pass each.
+    deliveries to the sinks of the app that no worker publishes to, a pass each. `events_sealed` and `runs_pruned` are
+    what was sealed, where there are keys for that, and what retention policies let go.
     """
 
     claimed: int
     suspended_checked: int
     stale_released: int
     events_published: int
+    events_sealed: int = 0
+    runs_pruned: int = 0
 
 
 class Serverless:
@@ -114,11 +122,12 @@ class Serverless:
             upkeep = UpkeepLoop(parts.store, clock, settings.upkeep_ms, settings.max_crashes)
             upkeep.change, upkeep.reaped = parts.change, parts.reaped
             report = await upkeep.make_pass()
-            published = await self._publish(parts)
+            sealed = await self._seal(parts)
+            trail = (await self._publish(parts), sealed, await self._prune(parts))
         if report is None:
-            return UpkeepDone(0, 0, 0, published)
+            return UpkeepDone(0, 0, 0, *trail)
         stale = len(report.returned) + len(report.failed)
-        return UpkeepDone(0, len(report.overdue) + len(report.unjoined), stale, published)
+        return UpkeepDone(0, len(report.overdue) + len(report.unjoined), stale, *trail)
 
     async def _publish(self, parts: Parts) -> int:
         """Give each sink what it has not had, unless a worker does; how many deliveries that were."""
@@ -133,6 +142,27 @@ class Serverless:
             finally:
                 await publishing.leave()
         return published
+
+    async def _seal(self, parts: Parts) -> int:
+        """Seal what was written, for a while; how many events that were."""
+        if parts.sealer is None:
+            return 0
+        # A worker of this app may seal as well, and has all the time it wants.
+        sealer = copy.copy(parts.sealer)
+        sealer.is_over = self._alarm()
+        return await SealLoop(sealer, self._app._clock, 0).make_pass()
+
+    async def _prune(self, parts: Parts) -> int:
+        """Let go what retention policies say, for a while; how many runs that were."""
+        pruner = parts.pruner()
+        pruner.is_over = self._alarm()
+        return await PruneLoop(pruner, self._app._clock, 0).make_pass()
+
+    def _alarm(self) -> Callable[[], bool]:
+        """Whether the time is over that each part of an upkeep pass may take."""
+        clock = self._app._clock
+        end = clock.now() + PART_MS
+        return lambda: clock.now() >= end
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[Parts]:

@@ -237,7 +237,7 @@ SETTINGS = (
         "STEPFAST_HTTP_PRIVATE",
         NETWORKS,
         "",
-        "The addresses that `http.call` may call although they are private, loopback or link-local.",
+        "The addresses that `http.call` and sinks may call although they are private, loopback or link-local.",
     ),
     Setting(
         "STEPFAST_CALL_MODULES",

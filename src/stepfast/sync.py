@@ -47,6 +47,7 @@ from stepfast.worker.settings import WorkerSettings
 from stepfast.worker.worker import WorkerStats
 from stepfast.workers import AppWorker as AsyncAppWorker
 from stepfast.workers import Workers as AsyncWorkers
+from stepfast.workflows.app_policies import Policy
 from stepfast.workflows.functions import AnyWorkflow, AsyncWorkflow, SyncWorkflow, Workflow
 
 T = TypeVar("T")
@@ -194,6 +195,8 @@ class Sinks(Side[AsyncSinks]):
 class Audit(Side[AsyncAudit]):
     """The audit trail of an app's store."""
 
+    list = blocking(AsyncAudit.list)
+    get = blocking(AsyncAudit.get)
     seal = blocking(AsyncAudit.seal)
     verify = blocking(AsyncAudit.verify)
     export = paging(AsyncAudit.export)
@@ -330,9 +333,11 @@ class Stepfast:
         executors: Iterable[object] | None = None,
         assets: AssetsPort | None = None,
         sinks: Iterable[Sink | str] = (),
+        policies: Iterable[Policy] = (),
     ) -> None:
         self._portal = Portal()
         given: dict[str, Any] = {"blobs": blobs, "clock": clock, "executors": executors, "assets": assets}
+        given["policies"] = policies
         self._inner = AsyncStepfast(database, workflows=workflows, worker=worker, sinks=sinks, **given)
         self.workers = Workers(self._portal, self._inner.workers)
         self.queues = Queues(self._portal, self._inner.queues)

@@ -13,18 +13,21 @@ from stepfast.kernel.auditing import (
     AuditReport,
     Fault,
     check_chain,
+    check_correlation,
     check_events,
     check_leaves,
     check_policies,
     check_pruned,
     check_signature,
     check_way,
+    count_pruned,
 )
 from stepfast.kernel.errors import Invalid, StoreUnavailable
-from stepfast.kernel.origins import shown, stored
+from stepfast.kernel.events import EventType
+from stepfast.kernel.origins import shown, stored, told_correlation
 from stepfast.kernel.ports import Store
 from stepfast.kernel.retention import ToldPolicies, proof_of
-from stepfast.kernel.seals import MAX_EVENTS, Leaf, Seal, Signer, way_up
+from stepfast.kernel.seals import MAX_EVENTS, Leaf, Seal, Signer, levels_of, way_up
 from stepfast.kernel.views import EventView
 from stepfast.seal_files import seal_object, seal_of_object
 from stepfast.verifying import proofs_of_pruned
@@ -74,9 +77,10 @@ async def exported(store: Store, chosen: Chosen) -> AsyncIterator[str]:
 async def _lines_of(store: Store, seal: Seal, chosen: Chosen) -> AsyncIterator[str]:
     yield _line("seal", {**seal_object(seal), "whole": chosen.is_all})
     leaves = await store.leaves(seal.body.number)
+    levels = [] if chosen.is_all or not any(map(chosen.has, leaves)) else levels_of(leaves)
     for index, leaf in enumerate(leaves):
         if chosen.has(leaf):
-            way = None if chosen.is_all else way_up(leaves, index)
+            way = None if chosen.is_all else way_up(levels, index)
             yield _line("leaf", {**leaf._asdict(), "way": way})
     events = await store.sealed_events(seal.body.after, seal.body.upto, MAX_EVENTS + 1)
     told: EventView | None = None
@@ -113,6 +117,7 @@ def verify_lines(lines: Iterable[str], signer: Signer, most: int = 1_000) -> Aud
     findings: list[AuditFinding] = []
     last: Seal | None = None
     reached: dict[str, int] = {}
+    belongs: dict[str, str] = {}
     policies = ToldPolicies()
     seals = events = unsealed = pruned = 0
     for block in _blocks(lines):
@@ -127,7 +132,8 @@ def verify_lines(lines: Iterable[str], signer: Signer, most: int = 1_000) -> Aud
             if block.is_whole:
                 found = chain(found, check_policies(block.seal, block.events, policies))
             last, seals, events = block.seal, seals + 1, events + len(block.events)
-            pruned += sum(flaw is None for flaw in flaws.values())
+            pruned += count_pruned((leaf for leaf, _ in block.leaves), flaws)
+        found = chain(found, _check_correlations(block, belongs))
         findings += islice(found, most - len(findings))
     return AuditReport(seals, events, unsealed, tuple(findings), pruned)
 
@@ -167,6 +173,14 @@ def _check_gaps(
             words = f"Its events {begins} to {first - 1} are not in the file."
             yield AuditFinding(Fault.REMOVED, None if seal is None else seal.body.number, run_id, words)
         reached[run_id] = last
+
+
+def _check_correlations(block: Block, belongs: dict[str, str]) -> Iterator[AuditFinding]:
+    """Each line says for itself what its event belongs to; the first event of a run says it for all of them."""
+    for event in block.events:
+        if event.type == EventType.QUEUED and (told := told_correlation(event)) != event.run_id:
+            belongs[event.run_id] = told
+        yield from check_correlation(block.seal, event, belongs.get(event.run_id, event.run_id))
 
 
 def lines_of(path: Path) -> Iterator[str]:

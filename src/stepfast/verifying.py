@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 
 from stepfast.kernel.auditing import (
     AuditFinding,
@@ -10,14 +10,18 @@ from stepfast.kernel.auditing import (
     Fault,
     check_chain,
     check_copy,
+    check_correlation,
     check_events,
     check_leaves,
     check_policies,
     check_pruned,
     check_signature,
+    count_pruned,
     left_over,
     lost,
 )
+from stepfast.kernel.events import EventType
+from stepfast.kernel.origins import told_correlation
 from stepfast.kernel.ports import Store
 from stepfast.kernel.retention import NO_PROOF, Proof, ToldPolicies, proof_of
 from stepfast.kernel.seals import MAX_EVENTS, Leaf, Seal, SealCopies, Signer
@@ -41,7 +45,7 @@ class Check:
         self._uncopied: Seal | None = None
         self._policies = ToldPolicies()
         self._findings: list[AuditFinding] = []
-        self._seals = self._events = self._pruned = 0
+        self._seals = self._events = self._pruned = self._reached = 0
 
     async def whole(self) -> AuditReport:
         last: Seal | None = None
@@ -79,9 +83,11 @@ class Check:
         self._findings += check_pruned(seal, flaws)
         self._findings += check_events(seal, leaves, events, flaws)
         self._findings += check_policies(seal, events, self._policies)
+        for queued in (event for event in events if event.type == EventType.QUEUED):
+            self._findings += check_correlation(seal, queued, told_correlation(queued))
         self._seals += 1
         self._events += len(events)
-        self._pruned += sum(flaw is None for flaw in flaws.values())
+        self._pruned += count_pruned(leaves, flaws)
 
     async def _check_leftovers(self) -> None:
         after = ""
@@ -93,6 +99,7 @@ class Check:
         """A seal against its copy; the last one may have none yet, as those before are copied first."""
         if self._copies is None:
             return
+        self._reached = seal.body.number
         if self._uncopied is not None:
             self._findings += check_copy(self._uncopied, None)
         copy = await self._copy_of(seal.body.number)
@@ -108,16 +115,22 @@ class Check:
             if number is not None and copy.body.number > number:
                 self._ahead = copy
                 return None
-            if number is not None or not await self._is_younger(copy):
-                words = "A copy of it is outside of the database, and it is no longer there itself."
-                self._findings.append(AuditFinding(Fault.SEAL_REMOVED, copy.body.number, None, words))
+            self._findings += await self._check_left_copy(copy)
             if len(self._findings) >= MAX_FINDINGS:
                 break
         return None
 
-    async def _is_younger(self, copy: Seal) -> bool:
-        """Whether a seal was made since the walk began, as its copy is."""
-        return [copy] == await self._store.seals(copy.body.number - 1, 1)
+    async def _check_left_copy(self, copy: Seal) -> Iterable[AuditFinding]:
+        """A copy that no seal was waiting for: the seal is gone, or the copy stands where it was never written."""
+        number, there = copy.body.number, await self._store.seals(copy.body.number - 1, 1)
+        if number > self._reached and there == [copy]:
+            # It was made since the walk began.
+            return ()
+        if number <= self._reached and there and there[0].body.number == number:
+            words = "A copy of it stands behind those of later seals, or twice."
+            return (AuditFinding(Fault.COPY_DIFFERS, number, None, words),)
+        words = "A copy of it is outside of the database, and it is no longer there itself."
+        return (AuditFinding(Fault.SEAL_REMOVED, number, None, words),)
 
     async def _next_copy(self) -> Seal | None:
         if self._ahead is not None:

@@ -182,7 +182,7 @@ async def test_a_list_is_read_page_by_page(opened, sold):
 
 
 async def test_a_value_without_a_name_is_refused(opened):
-    with pytest.raises(Invalid, match="Say of which name"):
+    with pytest.raises(Invalid, match="without a name"):
         await opened.app.annotations.list(value=1)
 
 

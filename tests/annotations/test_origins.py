@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from stepfast import RunEvent, step, workflow
+from stepfast import RunEvent, receive, step, workflow
 from stepfast.engine.publishing import Publisher
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.events import EventType
@@ -21,7 +21,7 @@ from stepfast.testing import engine
 from stepfast.trail_files import Chosen, exported
 from tests.support.apps import app_on
 from tests.support.asking import KEYS
-from tests.support.tour import ACTOR, WORKFLOWS, asking, repeating, tour
+from tests.support.tour import ACTOR, WORKFLOWS, asking, repeating, selling, tour
 
 # Of runs that are gone, and of no run at all; they have tests of their own.
 NOT_OF_RUNS = {EventType.RETENTION_CHANGED, EventType.PRUNED, EventType.SINK_REMOVED}
@@ -102,6 +102,68 @@ async def test_the_events_of_a_command_name_its_key_also_when_the_holder_tells_t
         await run.annotate("seen", 2, key="afterwards")
         causes = [event.causation_id for event in await run.history() if event.type == "annotated"]
     assert causes == ["while held", "afterwards"]
+
+
+async def test_a_signal_names_its_key_also_when_the_holder_tells_of_it(database):
+    held, go_on = asyncio.Event(), asyncio.Event()
+
+    @step
+    async def busy() -> None:
+        held.set()
+        await go_on.wait()
+
+    @workflow
+    async def flow() -> None:
+        await busy()
+        for _ in range(3):
+            await receive("paid")
+
+    async with app_on(database, [flow]) as app:
+        run = await app.start(flow)
+        await held.wait()
+        await run.signal("paid", key="while held")
+        go_on.set()
+        await run.signal("paid")
+        await run.signal("paid", key="at last", reason="it came")
+        await run
+        causes = [event.causation_id for event in await run.history() if event.type == "signalled"]
+    assert causes == ["while held", run.id, "at last"]
+
+
+async def test_a_run_that_was_started_with_a_key_names_that_as_what_brought_it_about(opened):
+    run = await opened.start(repeating, "walnut", key="order-7")
+    await opened.run_until_idle()
+    queued, *rest = await run.history()
+    assert queued.causation_id == "order-7"
+    assert {event.causation_id for event in rest} == {run.id}
+
+
+async def test_a_signal_to_a_run_that_waits_names_its_key(opened):
+    run = await opened.start(selling, "walnut")
+    await opened.run_until_idle()
+    await opened.signal(run, "go", "now", key="the bell")
+    await opened.run_until_idle()
+    (signalled,) = [event for event in await run.history() if event.type == "signalled"]
+    assert (signalled.causation_id, json.loads(signalled.data)["name"]) == ("the bell", "go")
+
+
+async def test_a_child_that_is_signalled_names_the_run_and_the_call_that_did_so(database):
+    @workflow
+    async def ringing() -> str:
+        return await receive("go", str)
+
+    @workflow
+    async def parent() -> str:
+        child = await ringing.start()
+        await child.signal("go", "now")
+        return await child
+
+    async with app_on(database, [ringing, parent]) as app:
+        run = await app.start(parent)
+        assert await run == "now"
+        (child,) = await app.runs("ringing")
+        (cause,) = [each.causation_id for each in await app.get(child.run_id).history() if each.type == "signalled"]
+    assert cause == f"{run.id}:1:signal:go#1"
 
 
 async def test_a_callback_in_the_process_hears_both(opened):

@@ -8,7 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from stepfast import Invalid, NotFound, Retry, RunState, StepfastError, receive, serverless, step, workflow
+from stepfast import Invalid, NotFound, Retry, RunState, Stepfast, StepfastError, receive, serverless, step, workflow
+from stepfast.engine.pruning import Pruner
+from stepfast.kernel.retention import PolicyChange
 from stepfast.serverless import Handled, lambda_handler
 from stepfast.sinks import CallbackSink
 from tests.support.apps import QUICK, app_on
@@ -168,7 +170,7 @@ async def test_the_broken_twin_that_does_not_wait_for_a_beat_buries_a_live_worke
 
 
 async def test_upkeep_with_nothing_to_do_counts_nothing(client):
-    assert await client.serverless().upkeep() == (0, 0, 0, 0)
+    assert await client.serverless().upkeep() == (0, 0, 0, 0, 0, 0)
 
 
 async def test_upkeep_publishes_to_the_sinks_of_the_app(database):
@@ -180,6 +182,59 @@ async def test_upkeep_publishes_to_the_sinks_of_the_app(database):
         assert (await client.serverless().upkeep()).events_published == 1
         assert heard == ["queued"]
         assert (await client.serverless().upkeep()).events_published == 0
+
+
+async def let_go_at_once(client) -> None:
+    """Set a policy that is shorter than anybody may set it, so that nobody has to wait for it."""
+    change = PolicyChange(client.retention._id_for(None), "", "", 1)
+    await client._open_parts().store.change_policy(change)
+
+
+async def ended_runs(client, count: int) -> None:
+    for number in range(count):
+        run = await client.start(say, f"hello {number}")
+        await client.serverless().handle(run.id)
+
+
+async def pruned(client: Stepfast) -> int:
+    return (await client.serverless().upkeep()).runs_pruned
+
+
+async def test_upkeep_lets_go_what_retention_policies_say(client):
+    await ended_runs(client, 2)
+    assert await pruned(client) == 0
+    await let_go_at_once(client)
+    assert await until(lambda: pruned(client)) == 2
+    assert await client.runs() == []
+
+
+async def test_upkeep_prunes_no_longer_than_it_may(client, monkeypatch):
+    await ended_runs(client, 1)
+    await let_go_at_once(client)
+    monkeypatch.setattr(serverless, "PART_MS", 0)
+    assert await pruned(client) == 0
+    monkeypatch.undo()
+    assert await until(lambda: pruned(client)) == 1
+
+
+async def test_upkeep_seals_so_that_what_is_sealed_may_go(database, monkeypatch):
+    monkeypatch.setenv("STEPFAST_SEAL_KEYS", "1:" + "c2VjcmV0" * 8)
+    async with app_on(database, WORKFLOWS, worker=False) as client:
+        await ended_runs(client, 1)
+        done = await client.serverless().upkeep()
+        assert done.events_sealed >= 3
+        await let_go_at_once(client)
+        assert await until(lambda: pruned(client)) == 1
+        assert (await client.audit.verify()).findings == ()
+
+
+async def test_what_keeps_upkeep_from_pruning_keeps_it_from_nothing_else(client, monkeypatch):
+    async def fail(*_: object) -> None:
+        raise StepfastError("away")
+
+    monkeypatch.setattr(Pruner, "make_pass", fail)
+    await client.start(say, "hello")
+    assert (await client.serverless().upkeep()).runs_pruned == 0
 
 
 async def test_upkeep_cancels_children_that_nobody_waits_for(client):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -128,12 +129,43 @@ async def test_a_database_that_was_cut_short_is_told_of_when_it_is_sealed(opened
         await opened.app.audit.seal()
 
 
+async def cut_by_one_seal(opened, database) -> None:
+    """As in an older backup, the next seal gets the number of one that is gone."""
+    await tamper(database, "delete from stepfast.leaf where number > 2")
+    await tamper(database, "delete from stepfast.seal where number > 2")
+    await opened.run(say, "more than there was")
+
+
+async def test_a_seal_in_the_place_of_one_that_is_gone_is_told_of_when_it_is_made(opened, database, copies):
+    before = copies.read_bytes()
+    await cut_by_one_seal(opened, database)
+    with pytest.raises(StoreUnusable, match="Seal 3"):
+        await opened.app.audit.seal()
+    assert copies.read_bytes() == before
+
+
+async def test_a_seal_that_is_not_what_its_copy_says_is_told_of_by_whoever_seals_next(opened, database, copies):
+    before = copies.read_bytes()
+    await cut_by_one_seal(opened, database)
+    for _ in range(2):
+        with pytest.raises(StoreUnusable, match="Seal 3"):
+            await opened.app.audit.seal()
+    assert copies.read_bytes() == before
+
+
 @pytest.mark.parametrize("act", ["seal", "verify"])
 async def test_a_folder_is_no_seal_file(opened, copies, act):
     copies.unlink()
     copies.mkdir()
     with pytest.raises(StoreUnavailable, match="cannot be used: Is a directory"):
         await getattr(opened.app.audit, act)()
+
+
+async def test_a_device_is_no_seal_file():
+    with pytest.raises(StoreUnavailable, match="cannot be used: it is no regular file"):
+        await SealFile(Path(os.devnull)).last_number()
+    with pytest.raises(StoreUnavailable, match="cannot be used: it is no regular file"):
+        await SealFile(Path(os.devnull)).keep([])
 
 
 @pytest.mark.parametrize("act", ["seal", "verify"])

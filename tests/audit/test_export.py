@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stepfast import Invalid
+from stepfast.kernel import seals
 from stepfast.kernel.auditing import Fault
 from stepfast.signing import KeyedSigner
 from stepfast.tokens import fresh_keys
@@ -52,6 +53,23 @@ async def test_a_file_of_one_tenant_has_nothing_of_the_others_and_proves_itself(
     written = await lines(opened, tenant="other")
     assert faults(written) == []
     assert {told["tenant"] for told in of_runs(written)} == {"other"}
+
+
+async def test_the_tree_of_a_seal_is_built_once_however_many_of_its_leaves_are_wanted(opened, monkeypatch):
+    for words in range(30):
+        await opened.run(say, str(words))
+    await opened.app.audit.seal()
+    leaves = sum(seal.body.leaves for seal in await opened.app.parts.store.seals(0, 100))
+    built, node = list[bytes](), seals._node
+
+    def counted(left: bytes, right: bytes) -> bytes:
+        built.append(left)
+        return node(left, right)
+
+    monkeypatch.setattr(seals, "_node", counted)
+    written = await lines(opened, tenant="default")
+    assert len(built) < leaves
+    assert faults(written) == []
 
 
 async def test_a_file_of_one_run_proves_itself(opened):

@@ -113,6 +113,39 @@ async def test_the_end_of_a_run_that_is_removed_before_it_was_sealed_is_found(op
     assert Fault.REMOVED in await faults(opened)
 
 
+INSERT_70 = """
+insert into stepfast.event (position, run_id, seq, tenant, generation, type, at, token)
+select -position, run_id, 70, tenant, generation, 'claimed', at, token from stepfast.event where seq = 2 and {first}
+"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("delete from stepfast.event where seq = 3 and {first}", "these are gone: 3."),
+        ("delete from stepfast.event where seq in (2, 3, 5) and {first}", "these are gone: 2 to 3, 5."),
+        (INSERT_70, "were not there when the seal was made: 70."),
+        ("delete from stepfast.event where seq between 2 and 4 and {last}", "These events of it are gone: 2 to 4."),
+    ],
+)
+async def test_a_finding_says_which_events_it_is_about(opened, database, statement, told):
+    first, last = (
+        f"position >= (select {which}(position) from stepfast.event where seq = 1)" for which in ("min", "max")
+    )
+    nth = f"run_id = (select run_id from stepfast.event where seq = 1 order by position limit 1) and {first}"
+    await tamper(database, statement.format(first=nth, last=last))
+    (found,) = (await opened.app.audit.verify()).findings
+    assert told in found.message
+
+
+@pytest.mark.parametrize("moved", [[0, 0, 1], [1, 0]])
+async def test_copies_that_stand_twice_or_in_another_order_accuse_no_seal_of_being_gone(opened, copies, moved):
+    lines = copies.read_text().splitlines(keepends=True)
+    copies.write_text("".join(lines[each] for each in moved))
+    found = {finding.fault for finding in (await opened.app.audit.verify()).findings}
+    assert (Fault.COPY_DIFFERS in found, Fault.SEAL_REMOVED in found) == (True, False)
+
+
 async def test_a_trail_that_was_cut_short_is_found_by_its_copies(opened, database):
     await tamper(database, "delete from stepfast.leaf where number = 2")
     await tamper(database, "delete from stepfast.seal where number = 2")

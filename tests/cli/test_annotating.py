@@ -57,6 +57,11 @@ async def test_the_table_of_a_run_shows_what_was_noted(office, run_id):
     assert '"good"' in shown.out
 
 
+async def test_a_value_without_a_name_is_refused_in_words_of_the_command_line(office, run_id):
+    done = await office("runs", "annotations", "--value", "1")
+    assert (done.code, "without a name" in done.err, "list(" in done.err) == (2, True, False)
+
+
 async def test_nothing_noted_is_said_so(office, run_id):
     assert (await office("runs", "annotations", run_id)).err == "No annotations.\n"
 

@@ -60,7 +60,9 @@ async def test_an_asset_is_shown_with_who_made_it_and_who_read_it(database, clie
     assert [(row["run_id"], row["generation"], row["role"], row["wanted_id"]) for row in shown["lineage"]] == [
         (run.id, 2, "write", "report")
     ]
-    assert "report#1" in (await office("assets", "show", "report@1")).out
+    facts = (await office("assets", "show", "report@1")).out
+    assert "report#1" in facts
+    assert ["inputs", "asset:source@1"] in [line.split() for line in facts.splitlines()]
     source = await office.json("assets", "lineage", "source")
     assert [(row["generation"], row["role"]) for row in source["items"]] == [(1, "read"), (2, "read")]
     of_run = await office.json("assets", "lineage", "--run", run.id)

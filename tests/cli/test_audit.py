@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import base64
+import json
+import sys
 
 import pytest
 
+from stepfast import Invalid
+from stepfast.cli import audit
 from tests.cli.invoking import invoke
 from tests.cli.office import checkout
 from tests.support.sql import tamper
@@ -38,6 +42,38 @@ async def test_what_is_wrong_is_told_and_ends_with_an_exit_code(office, runs, da
     assert "2 things are wrong" in done.err
 
 
+async def test_a_finding_has_its_code(office, runs, database):
+    await office("audit", "seal")
+    await tamper(database, "update stepfast.event set actor = 'eve' where seq = 1")
+    assert "E-AUD-001  changed" in (await office("audit", "verify")).out
+    report = json.loads((await office("audit", "verify", "-o", "json")).out)
+    assert {(finding["code"], finding["fault"]) for finding in report["findings"]} == {("E-AUD-001", "changed")}
+
+
+@pytest.mark.parametrize("place", ["absent/trail.jsonl", "."])
+async def test_a_place_that_cannot_be_written_to_is_an_error_with_a_code(office, runs, tmp_path, place):
+    done = await office("audit", "export", str(tmp_path / place))
+    assert (done.code, done.err.startswith("E-STORE-001: The trail cannot be written to")) == (1, True)
+
+
+def test_a_trail_is_not_written_where_there_is_no_stdout(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(Invalid, match="no stdout"), audit._written(audit.STDOUT):
+        raise AssertionError("there is nothing to write to")
+
+
+async def test_a_single_event_that_is_sealed_is_told_as_one(office, runs):
+    await office("audit", "seal")
+    await office("runs", "annotate", runs[0], "checked", "true")
+    assert (await office("audit", "seal")).err == "1 event was sealed.\n"
+
+
+async def test_a_single_thing_that_is_wrong_is_told_as_one(office, runs, database):
+    await office("audit", "seal")
+    await tamper(database, f"update stepfast.event set actor = 'eve' where seq = 1 and run_id = '{runs[0]}'")
+    assert "1 thing is wrong." in (await office("audit", "verify")).err
+
+
 async def test_an_exported_run_is_verified_without_the_database(office, runs, tmp_path):
     await office("audit", "seal")
     file = tmp_path / "trail.jsonl"
@@ -54,6 +90,24 @@ async def test_copies_that_lie_elsewhere_are_compared(office, runs, tmp_path):
     other.write_text((tmp_path / "seals.jsonl").read_text().replace('"events": ', '"events": 1'))
     done = await office("audit", "verify", "--copies", str(other))
     assert (done.code, "copy_differs" in done.out) == (1, True)
+
+
+async def test_copies_are_compared_also_for_whoever_gives_the_public_key_by_hand(office, runs, monkeypatch, tmp_path):
+    pair = (await invoke("audit", "keygen", "-o", "json")).json
+    monkeypatch.setenv("STEPFAST_SEAL_KEYS", pair["private"])
+    await office("audit", "seal")
+    copies = tmp_path / "seals.jsonl"
+    copies.write_text(copies.read_text().replace('"events": ', '"events": 1'))
+    monkeypatch.delenv("STEPFAST_SEAL_KEYS")
+    done = await office("audit", "verify", "--keys", pair["public"])
+    assert (done.code, "copy_differs" in done.out) == (1, True)
+
+
+async def test_whether_copies_were_compared_is_told(office, runs, monkeypatch):
+    await office("audit", "seal")
+    assert "no copies" not in (await office("audit", "verify")).err
+    monkeypatch.delenv("STEPFAST_SEAL_FILE")
+    assert "no copies" in (await office("audit", "verify")).err
 
 
 async def test_copies_that_are_not_there_are_refused(office, runs, tmp_path):
@@ -102,3 +156,30 @@ async def test_without_a_key_the_command_says_what_to_set(office, runs, monkeypa
     monkeypatch.delenv("STEPFAST_SEAL_KEYS")
     done = await office("audit", "verify")
     assert (done.code, "STEPFAST_SEAL_KEYS" in done.err) == (2, True)
+
+
+async def test_events_are_listed_by_who_did_what(office, runs):
+    await office("runs", "cancel", runs[0], "--actor", "ann", "--reason", "twice")
+    (found,) = (await office.json("audit", "list", "--by", "ann", "--type", "cancelled"))["items"]
+    assert (found["run_id"], found["actor"]) == (runs[0], "ann")
+    assert await office.json("audit", "show", str(found["position"])) == found
+
+
+async def test_a_list_of_events_goes_on_at_its_cursor(office, runs):
+    first = await office.json("audit", "list", "--limit", "1")
+    rest = await office.json("audit", "list", "--cursor", first["next_cursor"])
+    assert [event["run_id"] for event in first["items"] + rest["items"]] == runs[::-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("list", "--since", "monday"), 2, "'monday' is no moment"),
+        (("list", "--cursor", "x"), 2, "no cursor"),
+        (("show", "999999"), 3, "no event at position 999999"),
+        (("show", "0"), 2, "0 is not in the range"),
+    ],
+)
+async def test_events_that_cannot_be_asked_for_are_refused(office, runs, words, code, told):
+    done = await office("audit", *words)
+    assert (done.code, told in done.err) == (code, True), done.err

@@ -49,7 +49,7 @@ async def test_a_dry_run_tells_what_would_go(office, run, client):
     assert (told["dry_run"], told["runs"], told["counts"][0]["workflow"]) == (True, 1, "checkout")
     done = await office("runs", "prune", "--older-than", "0s", "--dry-run")
     assert done.out.splitlines()[1].split()[:4] == ["default", "checkout", "1", "1"]
-    assert done.err == "1 runs would go.\n"
+    assert done.err == "1 run would go.\n"
     assert len(await client.runs()) == 1
 
 

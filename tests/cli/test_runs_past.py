@@ -60,6 +60,11 @@ async def test_a_run_is_shown_as_of_a_moment(office, run):
     [
         ("9999", 3, "there are"),
         ("0", 2, "event is 0"),
+        ("-1", 2, "event is -1; use a whole number between 1 and"),
+        ("-1.5", 2, "neither the number of an event nor a moment"),
+        ("+1", 2, "neither the number of an event nor a moment"),
+        ("", 2, "neither the number of an event nor a moment"),
+        ("--evnt", 2, "neither the number of an event nor a moment"),
         ("1999-01-01", 3, "it was stored at"),
         ("9" * 5_000, 2, "event is"),
         ("0001-01-01T00:00:00+14:00", 3, "it was stored at"),

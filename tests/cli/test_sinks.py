@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from stepfast.kernel.durations import Instant
 from stepfast.kernel.ids import RunId
-from stepfast.kernel.sinks import SinkLetter, SinkStep
+from stepfast.kernel.sinks import HeldBack, SinkLetter, SinkStep
 
 
 async def published(client) -> None:
@@ -33,6 +34,24 @@ async def test_a_sink_is_shown_with_its_dead_letters(client, office):
     shown = await office.json("sinks", "show", "billing")
     assert [item["position"] for item in shown["dead_letters"]] == [1, 2]
     assert "too bitter" in (await office("sinks", "show", "billing")).out
+
+
+async def test_a_sink_is_shown_with_the_runs_that_wait_for_it_and_why(client, office):
+    store = client._open_parts().store
+    run = RunId("01977420-dc00-7000-8000-000000000001")
+    held = HeldBack(run, 6, 5, Instant(1_000), "answered 422")
+    await store.advance_sink(
+        await store.take_sink("billing", "a-worker", 60_000, True), SinkStep(0, held=(held,)), 60_000
+    )
+    assert (await office.json("sinks", "show", "billing"))["held_runs"] == [held._asdict()]
+    shown = (await office("sinks", "show", "billing")).out
+    assert all(word in shown for word in (run, "answered 422", "1970-01-01"))
+
+
+async def test_a_dead_letter_that_is_not_there_is_not_said_to_be_replayed(client, office):
+    await published(client)
+    done = await office("sinks", "replay", "billing", "4711")
+    assert (done.code, "no open dead letter" in done.err) == (3, True)
 
 
 async def test_dead_letters_are_replayed_by_position_or_all(client, office):

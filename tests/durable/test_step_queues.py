@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 import pytest
 
 from stepfast import Retry, RunFailed, RunState, each, step, workflow
+from stepfast.workflows.registry import DEFINED_STEPS
 from tests.durable.test_waiting import until
 from tests.support.apps import QUICK, Bodies, app_on
 
@@ -92,3 +94,23 @@ async def test_each_over_such_a_step_starts_all_items_with_one_wait(database):
         run = await app.start(flow)
         assert await run == [number * number for number in range(50)]
         assert len(await run.steps()) == 2
+
+
+async def embedded_and_dropped(database: str) -> None:
+    @step(queue="gpu")
+    async def embed_once(text: str) -> int:
+        return len(text)
+
+    @workflow
+    async def flow() -> int:
+        return await embed_once("hello")
+
+    async with app_on(database, [flow]) as app:
+        assert await (await app.start(flow)) == 5
+
+
+async def test_a_step_that_an_app_has_executed_goes_with_it_though_other_apps_of_the_process_stay(database):
+    async with app_on(database, []):
+        await embedded_and_dropped(database)
+        gc.collect()
+        assert DEFINED_STEPS.only("embed_once") is None

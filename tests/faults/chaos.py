@@ -10,10 +10,8 @@ import json
 import random
 import signal
 import subprocess
-import sys
 import threading
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, ExitStack, contextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -23,9 +21,11 @@ from stepfast.kernel.commands import Changed
 from stepfast.kernel.errors import StoreUnavailable
 from stepfast.kernel.states import ENDED
 from tests.faults.chaos_victim import LEASE_MS, bodies_of, relay
+from tests.support import victims
 from tests.support.accounting import UNHEARD_RUNS
 from tests.support.promises import Command, Kept, Recordings, Result, Start, Stored, Told
 from tests.support.sql import fetch
+from tests.support.victims import Ear, ear
 
 WORKERS = 2
 COMMANDS = ("cancel", "pause", "resume", "retry", "rerun")
@@ -43,20 +43,9 @@ select cast(run_id as text), path, name, count, state, generation, token, supers
 OUTCOMES = "select cast(run_id as text), generation, state from stepfast.outcome order by run_id, generation"
 
 
-async def a_moment(seconds: float = 0.05) -> None:
-    """Time for other processes; what is waited for happens there."""
-    await asyncio.to_thread(threading.Event().wait, seconds)
-
-
-@contextmanager
-def victim(options: dict[str, Any]) -> Iterator[subprocess.Popen[bytes]]:
-    """A worker process; ended by its own pid when the trial is done with it."""
-    process = subprocess.Popen([sys.executable, "-m", "tests.faults.chaos_victim", json.dumps(options)])
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+def victim(options: dict[str, Any]) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    """A worker process."""
+    return victims.victim("tests.faults.chaos_victim", options)
 
 
 class Chaos:
@@ -65,7 +54,9 @@ class Chaos:
     def __init__(self, database: str, trace: Path, seed: int, **options: Any) -> None:
         self._database = database
         self._trace = trace
-        self._options = {"database": database, "trace": str(trace), "linger": 0.02, **options}
+        self._ears = trace.with_suffix(".ears")
+        told = {"database": database, "trace": str(trace), "ears": str(self._ears)}
+        self._options = {**told, "linger": 0.02, **options}
         self._random = random.Random(seed)
         self._keys = count()
         self._starts: list[Start] = []
@@ -82,12 +73,13 @@ class Chaos:
             ]
             handles = [await self._start(clients, number) for number in range(runs)]
             with ExitStack() as processes:
+                others = processes.enter_context(ear(self._ears))
                 workers = [processes.enter_context(victim(self._options)) for _ in range(WORKERS)]
                 for blow in blows:
-                    await asyncio.gather(self._command_some(clients, handles), self._progress(handles))
+                    await asyncio.gather(self._command_some(clients, handles), self._progress(others, handles))
                     workers.append(await self._strike(blow, workers.pop(0), processes))
                 if to_the_end:
-                    await self._let_go(handles)
+                    await self._let_go(others, handles)
             await self._ask_for_results(clients, handles)
         return await self._recordings()
 
@@ -110,18 +102,22 @@ class Chaos:
         self.blows.append(blow)
         if blow == "freeze":
             process.send_signal(signal.SIGSTOP)
-            await a_moment(FROZEN_S)
+            # A lease that nobody renews runs out by itself, and by no clock but the real one.
+            await asyncio.to_thread(threading.Event().wait, FROZEN_S)
             process.send_signal(signal.SIGCONT)
             return process
         process.send_signal(signal.SIGTERM if blow == "stop" else signal.SIGKILL)
-        await asyncio.to_thread(process.wait)
+        await victims.died(process)
         return stack.enter_context(victim(self._options))
 
-    async def _progress(self, handles: list[Run[list[str]]]) -> None:
+    async def _progress(self, others: Ear, handles: list[Run[list[str]]]) -> None:
         """Wait until some more bodies have run; commands may leave no run that has any."""
         enough = len(bodies_of(self._trace)) + self._random.randint(5, 25)
-        while len(bodies_of(self._trace)) < enough and await self._can_any_go_on(handles):
-            await a_moment()
+
+        async def is_enough() -> bool:
+            return len(bodies_of(self._trace)) >= enough or not await self._can_any_go_on(handles)
+
+        await others.until(is_enough)
 
     async def _can_any_go_on(self, handles: list[Run[list[str]]]) -> bool:
         return any([(await run.info()).state not in ENDED | {RunState.PAUSED} for run in handles])
@@ -149,13 +145,16 @@ class Chaos:
                 answers.append(f"{changed.state} {changed.generation}")
         self._commands.append(Command(run_id, name, key, tuple(answers), is_unsure))
 
-    async def _let_go(self, handles: list[Run[list[str]]]) -> None:
+    async def _let_go(self, others: Ear, handles: list[Run[list[str]]]) -> None:
         """Resume what is paused until every run has ended."""
-        async with asyncio.timeout(120):
-            while open_runs := [run for run in handles if (await run.info()).state not in ENDED]:
-                for run in open_runs:
-                    await self._resume(run)
-                await a_moment()
+
+        async def have_all_ended() -> bool:
+            open_runs = [run for run in handles if (await run.info()).state not in ENDED]
+            for run in open_runs:
+                await self._resume(run)
+            return not open_runs
+
+        await others.until(have_all_ended)
 
     async def _resume(self, run: Run[list[str]]) -> None:
         try:

@@ -1,7 +1,8 @@
 """A worker process of a trial: every body records itself, with the token that it runs under.
 
 Called as `python -m tests.faults.chaos_victim OPTIONS` with a JSON object: database, trace (the file that bodies are
-recorded in), linger (seconds that each body takes), broken (a guard to take out).
+recorded in), ears (whom it tells of what it has stored), linger (seconds that each body takes), broken (a guard to take
+out).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from stepfast.kernel.exchange import Saving
 from stepfast.stores.sqlite import claiming
 from stepfast.workflows.bodies import current_step
 from tests.support.promises import START, Body
+from tests.support.victims import tell_of_calls
 
 STEPS = 5
 LEASE_MS = 1_000
@@ -129,7 +131,9 @@ GUARDS = {"saved-before-seen": answer_first, "lease": give_out_again}
 async def main() -> None:
     told = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
-    async with Stepfast(OPTIONS["database"], workflows=[relay], worker=HASTY):
+    async with Stepfast(OPTIONS["database"], workflows=[relay], worker=HASTY) as app:
+        # Upkeep too, for it ends runs: and so a worker is heard of as long as it lives.
+        tell_of_calls(app._open_parts().store, Path(OPTIONS["ears"]), "save", "change", "upkeep")
         await told.wait()
 
 

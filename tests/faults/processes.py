@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
-import sys
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
+from typing import Any
 
 from stepfast import Stepfast
 from tests.faults.victim import STEPS, chain
+from tests.support import victims
+from tests.support.victims import died as died
 
 RESULT = sum(range(STEPS))
 
 
-@contextmanager
-def victim(**options):
-    """A worker process; ended by its own pid when the test is done with it."""
-    process = subprocess.Popen([sys.executable, "-m", "tests.faults.victim", json.dumps(options)])
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-async def died(process: subprocess.Popen[bytes]) -> None:
-    await asyncio.to_thread(process.wait)
+def victim(**options: Any) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    """A worker process."""
+    return victims.victim("tests.faults.victim", options)
 
 
 async def results(database: str, runs: int) -> list[int]:

@@ -1,7 +1,8 @@
 """A process that executes runs and publishes their events to a file, and dies where it is told to.
 
-Called as `python -m tests.faults.publishing_victim OPTIONS` with a JSON object: database, file, point and after (where
-it dies, and at which passage of that point), twin (`records_first` or `holds_nobody_back`).
+Called as `python -m tests.faults.publishing_victim OPTIONS` with a JSON object: database, file, ears (whom it
+tells of what it has recorded), point and after (where it dies, and at which passage of that point), twin
+(`records_first` or `holds_nobody_back`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from stepfast import Stepfast, step, workflow
@@ -20,6 +22,7 @@ from stepfast.engine import publishing
 from stepfast.kernel.sinks import SinkStep
 from stepfast.kernel.views import EventView
 from tests.support.apps import QUICK
+from tests.support.victims import tell
 
 POINTS = ("before_delivery", "in_the_middle", "after_delivery", "after_recording")
 LEASE_MS, LOOK_MS = 400, 100
@@ -43,6 +46,7 @@ class FileSink:
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
+        self.ears = Path(options["ears"])
         self._file = os.open(options["file"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         self._passages = 0
         self._tasted: set[tuple[str, int]] = set()
@@ -84,6 +88,7 @@ class Dying(publishing.Publisher):
     async def _save(self, taken: Any, step: SinkStep) -> None:
         await super()._save(taken, step)
         assert isinstance(self._sink, FileSink)
+        tell(self._sink.ears)
         self._sink.die_at("after_recording")
 
 

@@ -14,7 +14,6 @@ import os
 import random
 import signal
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from stepfast.stores.sqlite import changing
 from stepfast.tokens import Secret
 from tests.support.apps import QUICK
 from tests.support.review_promises import ACCEPTED
+from tests.support.victims import Ear, tell, tell_of_calls
 
 PEOPLE = ("ann", "bob", "carl")
 WORKER_POINTS = ("opening", "opened", "issued", "mailed", "parked", "taken")
@@ -63,6 +63,12 @@ def note(account: str, fact: dict[str, Any]) -> None:
     file = os.open(Path(OPTIONS["folder"], account), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(file, json.dumps(fact).encode() + b"\n")
     os.close(file)
+    tell(ears())
+
+
+def ears() -> Path:
+    """Where every process of the storm listens, and the test."""
+    return Path(OPTIONS["folder"], "ears")
 
 
 def noted(folder: Path, account: str) -> list[dict[str, Any]]:
@@ -112,7 +118,7 @@ def watch(store: Any) -> None:
 
 async def answer_for_people(app: Stepfast) -> None:
     """Show every token that was mailed, each twice; of every fourth run only when it has been cancelled."""
-    choose, done = random.Random(OPTIONS.get("seed", 0)), 0
+    choose, done, others = random.Random(OPTIONS.get("seed", 0)), 0, Ear(ears())
     while True:
         letters = noted(Path(OPTIONS["folder"]), "letters")
         for letter in letters[done:]:
@@ -121,7 +127,7 @@ async def answer_for_people(app: Stepfast) -> None:
             for _ in range(2):
                 await show(app, letter, choose)
         done = len(letters)
-        await asyncio.to_thread(threading.Event().wait, 0.05)
+        await others.hear()
 
 
 async def cancel(app: Stepfast, run_id: str) -> None:
@@ -192,6 +198,8 @@ async def main() -> None:
         store = app._open_parts().store
         if "broken" in OPTIONS:
             GUARDS[OPTIONS["broken"]](store)
+        # Before anybody dies of what is behind them.
+        tell_of_calls(store, ears(), "save", "change")
         watch(store)
         await (asyncio.Event().wait() if is_worker else answer_for_people(app))
 

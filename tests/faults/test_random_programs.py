@@ -19,18 +19,14 @@ from stepfast import (
     Run,
     RunState,
     StepState,
-    WaitTimeout,
     current_run,
     each,
-    race,
-    receive,
-    sleep,
     step,
-    timeout,
     workflow,
 )
 from stepfast.kernel.states import ENDED
 from stepfast.testing import Engine, engine, record, replay
+from tests.support.programs import Program, shared_kinds
 
 SEEDS = range(2_000 if os.environ.get("STEPFAST_LONG") else 120)
 SPANS_MS = (1, 500, 1_000, 5_000, 60_000)
@@ -38,9 +34,6 @@ SIGNALS = ("paid", "sent")
 TROUBLE = ("signal", "signal", "pause", "resume", "crash", "crash later", "time", "time", "work")
 # One may still be to come from the program before; with three a run is given up as the one that kills its workers.
 MOST_CRASHES = 1
-
-Program = list[Any]
-"""A kind, and what it is made of: numbers, names, other programs."""
 
 BODIES: Counter[tuple[str, str]] = Counter()
 """How often the body of each step really ran, by run and label."""
@@ -71,38 +64,6 @@ async def call(label: str, failures: int) -> str:
     return await work(label, failures)
 
 
-async def rest(span_ms: int) -> str:
-    await sleep(span_ms / 1_000)
-    return "rested"
-
-
-async def hear(signal: str, span_ms: int) -> str:
-    try:
-        return await receive(signal, str, timeout=span_ms / 1_000)
-    except WaitTimeout:
-        return "late"
-
-
-async def in_turn(*programs: Program) -> list[Any]:
-    return [await do(program) for program in programs]
-
-
-async def at_once(*programs: Program) -> list[Any]:
-    return list(await asyncio.gather(*map(do, programs)))
-
-
-async def first(*programs: Program) -> list[Any]:
-    return list(await race(**{str(index): do(program) for index, program in enumerate(programs)}))
-
-
-async def in_time(span_ms: int, program: Program) -> Any:
-    try:
-        async with timeout(span_ms / 1_000):
-            return await do(program)
-    except WaitTimeout:
-        return "over"
-
-
 async def tidied(program: Program, label: str) -> Any:
     try:
         return await do(program)
@@ -116,12 +77,7 @@ async def by_children(*programs: Program) -> list[Any]:
 
 KINDS: dict[str, Callable[..., Any]] = {
     "call": call,
-    "rest": rest,
-    "hear": hear,
-    "in_turn": in_turn,
-    "at_once": at_once,
-    "first": first,
-    "in_time": in_time,
+    **shared_kinds(do),
     "tidied": tidied,
     "by_children": by_children,
 }

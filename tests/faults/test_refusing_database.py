@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import resource
 import signal
-import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 
 from stepfast import Stepfast, StepfastError, step, workflow
 from tests.support.apps import Bodies, app_on
+from tests.support.log_lines import lines_of_the_log
 from tests.support.workflows import say
 
 FULL = """
@@ -86,12 +86,6 @@ def refusing(request, database) -> Refusing:
     return lambda app: REFUSALS[request.param](app, database)
 
 
-async def until(met: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not met():
-            await asyncio.to_thread(threading.Event().wait, 0.02)
-
-
 async def test_a_start_is_refused_with_a_code_and_nothing_is_stored(database, refusing):
     async with app_on(database, [say], worker=False) as app:
         async with refusing(app):
@@ -103,7 +97,7 @@ async def test_a_start_is_refused_with_a_code_and_nothing_is_stored(database, re
         assert len(await app.runs()) == 1
 
 
-async def a_run_goes_on(database: str, refusing: Refusing, caplog) -> tuple[Bodies, str]:
+async def a_run_goes_on(database: str, refusing: Refusing) -> tuple[Bodies, str]:
     """A run whose second step ends while nothing can be written; the database is well again when that was noticed."""
     bodies, begun, may_end = Bodies(), asyncio.Event(), asyncio.Event()
 
@@ -127,14 +121,14 @@ async def a_run_goes_on(database: str, refusing: Refusing, caplog) -> tuple[Bodi
         run = await app.start(flow)
         await begun.wait()
         async with refusing(app):
-            noticed = len(caplog.records)
-            may_end.set()
-            await until(lambda: len(caplog.records) >= noticed + 3)
+            with lines_of_the_log() as lines:
+                may_end.set()
+                await lines.come(3)
         return bodies, await run.result(timeout="60s")
 
 
-async def test_a_run_under_way_loses_nothing_and_no_finished_step_runs_again(database, refusing, caplog):
-    bodies, result = await a_run_goes_on(database, refusing, caplog)
+async def test_a_run_under_way_loses_nothing_and_no_finished_step_runs_again(database, refusing):
+    bodies, result = await a_run_goes_on(database, refusing)
     assert result == "kept!"
     assert bodies["first"] == 1
     assert bodies["second"] <= 3

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import os
 import random
 import secrets
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -20,8 +18,8 @@ import pytest
 
 from stepfast import IllegalMove, Run, Stepfast, StepfastError
 from stepfast.kernel.states import ENDED
-from tests.faults.chaos import a_moment
 from tests.faults.review_victim import CLERK_POINTS, PEOPLE, WORKER_POINTS, noted, publish
+from tests.support import victims
 from tests.support.apps import migrated
 from tests.support.dumps import dump
 from tests.support.review_promises import (
@@ -35,6 +33,7 @@ from tests.support.review_promises import (
     places_with_secrets,
 )
 from tests.support.sql import execute
+from tests.support.victims import died, ear, first_of
 
 IS_LONG = bool(os.environ.get("STEPFAST_LONG"))
 RUNS = 40 if IS_LONG else 12
@@ -70,12 +69,13 @@ class Storm:
         async with Stepfast(self._database, workflows=[publish], worker=False) as app:
             await self._start(app, runs)
             with ExitStack() as stack:
+                others = stack.enter_context(ear(self._folder / "ears"))
                 crew = [self._next(stack, role, points[role]) for role in ("worker", "clerk") for _ in range(2)]
                 async with asyncio.timeout(LONGEST_S):
                     while await self._is_work_left(app, [member.point for member in crew]):
                         crew = [self._living(stack, member, points) for member in crew]
                         await self._answer_what_is_left(app)
-                        await a_moment()
+                        await first_of(others.hear(), *(died(member.process) for member in crew))
             return await self._broken(app)
 
     async def _start(self, app: Stepfast, runs: int) -> None:
@@ -148,15 +148,9 @@ class Storm:
 
 @contextmanager
 def victim(options: dict[str, Any], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process; ended by its own pid when the storm is over."""
-    command = [sys.executable, "-m", "tests.faults.review_victim", json.dumps(options)]
-    with log.open("wb") as lines:
-        process = subprocess.Popen(command, stdout=lines, stderr=lines)
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.wait()
+    """A process; its log is looked through for tokens."""
+    with log.open("wb") as lines, victims.victim("tests.faults.review_victim", options, lines) as process:
+        yield process
 
 
 @pytest.fixture(autouse=True)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
-import os
 import secrets
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,13 +13,12 @@ from typing import Any
 
 import pytest
 
-from stepfast import Run, Stepfast
-from stepfast.kernel.states import ENDED
-from tests.faults.chaos import a_moment
+from stepfast import Stepfast
 from tests.faults.tenant_victim import TENANTS, parrot
 from tests.support.apps import migrated
 from tests.support.dumps import dump
 from tests.support.sql import fetch
+from tests.support.victims import died, ear, victim
 
 RUNS, DEATHS, LONGEST_S = 12, 5, 100
 OWNED = (
@@ -56,7 +52,9 @@ class Office:
     def __init__(self, database: str, folder: Path, twin: str | None = None) -> None:
         self._database = database
         self._folder = folder
-        self._options = {"database": database, "folder": str(folder), "secret": SECRET, "twin": twin}
+        self._ears = folder / "ears"
+        told = {"folder": str(folder), "ears": str(self._ears), "secret": SECRET, "twin": twin}
+        self._options = {"database": database, **told}
         self._lives = 0
 
     async def work(self, deaths: int = DEATHS) -> None:
@@ -65,35 +63,27 @@ class Office:
         async with Stepfast(self._database, workflows=[parrot], worker=False) as app:
             runs = [await app.start(parrot, f"{whose}-only", tenant=whose) for _ in range(RUNS) for whose in TENANTS]
             with ExitStack() as stack:
+                others = stack.enter_context(ear(self._ears))
                 async with asyncio.timeout(LONGEST_S):
                     for number in range(deaths):
                         process = stack.enter_context(self._victim(dies_after=3 + 2 * number))
-                        await asyncio.to_thread(process.wait)
+                        await died(process)
                         runs += [await app.start(parrot, f"{whose}-only", tenant=whose) for whose in TENANTS]
                     stack.enter_context(self._victim())
-                    while not await self._is_done(runs):
-                        await a_moment()
+                    await asyncio.gather(*(run.result() for run in runs))
+                    await others.until(self._is_all_delivered)
 
     @contextmanager
     def _victim(self, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
         self._lives += 1
-        command = [sys.executable, "-m", "tests.faults.tenant_victim", json.dumps({**self._options, **options})]
-        environment = {
-            **os.environ,
-            "STEPFAST_SEAL_KEYS": f"1:{KEY}",
-            "STEPFAST_SEAL_FILE": str(self._folder / "seals"),
-        }
-        with (self._folder / f"log-{self._lives}").open("wb") as log:
-            process = subprocess.Popen(command, env=environment, stderr=log, stdout=log)
-            try:
-                yield process
-            finally:
-                process.kill()
-                process.wait()
+        keys = {"STEPFAST_SEAL_KEYS": f"1:{KEY}", "STEPFAST_SEAL_FILE": str(self._folder / "seals")}
+        with (
+            (self._folder / f"log-{self._lives}").open("wb") as log,
+            victim("tests.faults.tenant_victim", {**self._options, **options}, log, **keys) as process,
+        ):
+            yield process
 
-    async def _is_done(self, runs: list[Run[str]]) -> bool:
-        if not all([(await run.info()).state in ENDED for run in runs]):
-            return False
+    async def _is_all_delivered(self) -> bool:
         # The webhook cannot be reached, and what it says of that is kept.
         (left,) = await fetch(self._database, LEFT)
         return not any(left)

@@ -2,9 +2,9 @@
 
 Called as `python -m tests.faults.victim OPTIONS` with a JSON object: database, trace, start (how many runs to start),
 die_after (how many bodies run before it dies), die_at (run number and step number), wait_at (the same: the body waits
-there for the file `gate`), linger (seconds that each body takes), die_when ("started": right behind the commit of its
-starts), deaf (no hints come or go),
-broken (a guard to take out).
+there at a `gate`), ears (whom it tells that its worker is there, and of every body), linger (seconds that each body
+takes), die_when ("started": right behind the commit of its starts), deaf (no hints come or go), broken (a guard to take
+out).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from stepfast.engine.hints import Hints
 from stepfast.kernel.decisions import Decision
 from stepfast.kernel.exchange import Saving
 from tests.support.apps import QUICK
+from tests.support.victims import pass_gate, tell
 
 STEPS = 5
 OPTIONS: dict[str, Any] = {}
@@ -36,16 +37,10 @@ async def work(number: int, index: int) -> int:
     if OPTIONS.get("die_at") == [number, index] or OPTIONS.get("die_after") == OPTIONS["ran"]:
         os.kill(os.getpid(), signal.SIGKILL)
     if OPTIONS.get("wait_at") == [number, index]:
-        await asyncio.to_thread(wait_for_file, Path(OPTIONS["gate"]))
+        await asyncio.to_thread(pass_gate, Path(OPTIONS["gate"]))
     if "linger" in OPTIONS:
         await asyncio.to_thread(threading.Event().wait, OPTIONS["linger"])
     return index
-
-
-def wait_for_file(path: Path) -> None:
-    never = threading.Event()
-    while not path.exists():
-        never.wait(0.01)
 
 
 @workflow
@@ -58,6 +53,12 @@ def leave_trace(number: int, index: int) -> None:
     trace = os.open(OPTIONS["trace"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(trace, f"{number} {index}\n".encode())
     os.close(trace)
+    tell_others()
+
+
+def tell_others() -> None:
+    if "ears" in OPTIONS:
+        tell(Path(OPTIONS["ears"]))
 
 
 def trace_of(path: Path) -> list[tuple[int, int]]:
@@ -100,6 +101,7 @@ GUARDS = {"saved-before-seen": acknowledge_before_the_commit}
 
 async def main() -> None:
     async with Stepfast(OPTIONS["database"], workflows=[chain], worker=QUICK) as app:
+        tell_others()
         if OPTIONS.get("die_when") == "started":
             die_behind_a_start(app)
         await asyncio.gather(*(app.start(chain, number, key=str(number)) for number in range(OPTIONS.get("start", 0))))

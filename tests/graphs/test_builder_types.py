@@ -10,6 +10,7 @@ from typing import Any, assert_type
 
 import stepfast
 from stepfast import Estimate, Graph, GraphStep, Joined, Run, Stage, StageContext, Stepfast, step, workflow
+from stepfast.workflows.graphs.values import Value
 
 
 @dataclass
@@ -89,6 +90,10 @@ def refused() -> None:
     async def other_output(ctx: StageContext[Invoice]) -> str:
         return ctx.require(parse)  # type: ignore[return-value]
 
+    graph.use("docs.cite", reads={"assets": "a"})  # type: ignore[call-overload]
+    graph.use(charge, invoice=graph.input, writes={"asset": "a", "tag": "x"})  # type: ignore[call-overload]
+    graph.set("it", 1, reads={"type": "text/plain"})  # type: ignore[arg-type]
+
     graph.run(Parsed([]))  # type: ignore[arg-type]
     graph.child(charge)  # type: ignore[call-overload]
 
@@ -120,6 +125,8 @@ def handles() -> None:
     assert_type(graph.each(charge, over=parse.output.lines), GraphStep[Joined[int]])
     assert_type(graph.use(charge, invoice=graph.input), GraphStep[int])
     assert_type(graph.use("mail.send", to="x"), GraphStep[Any])
+    assert_type(graph.use(charge, invoice=graph.input, reads={"asset": "a"}, writes=[{"asset": "b"}]), GraphStep[int])
+    assert_type(parse.assets, Value[list[dict[str, Any]]])
     assert_type(graph.child(archive, invoice=graph.input), GraphStep[bool])
     assert_type(graph.child(graph, inputs=graph.input), GraphStep[str])
     assert_type(graph.receive("paid", int), GraphStep[int])

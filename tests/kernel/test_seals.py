@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stepfast.kernel.auditing import Fault, check_chain, check_copy, check_events, check_leaves, check_signature
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.ids import RunId
-from stepfast.kernel.seals import Leaf, Seal, leaves_of, root_by, root_of, sealed, way_up
+from stepfast.kernel.seals import Leaf, Seal, leaves_of, levels_of, root_by, root_of, sealed, way_up
 from stepfast.kernel.views import EventView
 
 
@@ -138,7 +138,7 @@ def test_a_seal_is_held_against_its_copy():
 def test_every_leaf_leads_to_the_root_by_its_own_way(count, data):
     leaves = leaves_of([event(number, f"run-{number:03}") for number in range(1, count + 1)])
     index = data.draw(st.integers(0, count - 1))
-    assert root_by(leaves[index], way_up(leaves, index)) == root_of(leaves)
+    assert root_by(leaves[index], way_up(levels_of(leaves), index)) == root_of(leaves)
 
 
 @given(st.integers(2, 20), st.data())
@@ -146,4 +146,4 @@ def test_no_other_leaf_leads_to_the_root_by_that_way(count, data):
     leaves = leaves_of([event(number, f"run-{number:03}") for number in range(1, count + 1)])
     index = data.draw(st.integers(0, count - 1))
     other = leaves[index]._replace(digest="00")
-    assert root_by(other, way_up(leaves, index)) != root_of(leaves)
+    assert root_by(other, way_up(levels_of(leaves), index)) != root_of(leaves)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stepfast import Derived, Domain, Graph, RunFailed, Source, StageContext, step
+from stepfast import Derived, Domain, Graph, PolicyConflict, RunFailed, Source, StageContext, step, storage
 from stepfast.kernel.errors import InvalidDefinition
 from stepfast.testing import engine
 
@@ -131,3 +131,72 @@ async def test_a_check_by_name_is_found_in_the_app():
     async with engine(workflows=[graph]) as opened:
         with pytest.raises(RunFailed, match="Policy above-zero refuses"):
             await opened.run(graph, -1)
+
+
+@step(name="short")
+async def short(assets: list[dict[str, Any]]) -> str:
+    SHORTENED.append(assets[0]["id"])
+    return (await storage.read_asset(assets[0])).decode()[:7]
+
+
+SHORTENED: list[str] = []
+
+
+def declaring(**terms: Any) -> Graph[str, Any]:
+    graph = Graph("declaring", input=str)
+    policies = [
+        graph.policy("no-secrets", not_secret, before="read", **terms),
+        graph.policy("good-names", named_well, before="write", when=lambda writes, assets: writes[0]["size"] > 0),
+    ]
+    graph.use(
+        short,
+        reads={"asset": graph.input},
+        writes={"asset": lambda input: f"{input}/shorten"},
+        policies=policies,
+    )
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("asset", "tags", "refused", "done"),
+    [
+        ("secrets", ["secret"], "Policy no-secrets refuses that step short reads asset:secrets@1", []),
+        ("bad", [], "Policy good-names refuses that step short writes 'bad/shorten'", ["bad"]),
+    ],
+)
+async def test_a_step_is_checked_before_it_reads_and_writes_what_it_declares(database, asset, tags, refused, done):
+    graph = declaring()
+    SHORTENED.clear()
+    async with engine(database=database, workflows=[graph]) as opened:
+        await opened.app.assets.put("Payment in 30 days.", asset, tags=tags)
+        with pytest.raises(RunFailed, match=refused) as failed:
+            await opened.run(graph, asset)
+        assert isinstance(failed.value.__cause__, PolicyConflict)
+        assert done == SHORTENED
+        assert [each.id for each in await opened.app.assets.list()] == [asset]
+
+
+async def test_a_person_lets_a_step_read(database):
+    graph = declaring(conflict="review", role="privacy", when=lambda assets: "secret" in assets[0]["tags"])
+    async with engine(database=database, workflows=[graph]) as opened:
+        await opened.app.assets.put("Payment in 30 days.", "secrets", tags=["secret"])
+        run = await opened.start(graph, "secrets")
+        await opened.run_until_idle()
+        (question,) = await opened.reviews(run)
+        await opened.decide(question, "continue", actor="ann", role="privacy")
+        assert await opened.result(run) == "Payment"
+
+
+@pytest.mark.parametrize("before", ["read", "write"])
+def test_a_policy_before_what_a_step_does_not_do_is_refused(before):
+    graph = Graph("wrong", input=int)
+    graph.set("it", graph.input, policies=[graph.policy("any", not_secret, before=before)])
+    with pytest.raises(InvalidDefinition, match=f"asked before step 'it' {before}s, and that has no {before}s="):
+        graph.plan()
+
+
+def test_two_policies_of_one_id_are_refused():
+    graph = Graph("wrong", input=int)
+    graph.set("it", graph.input, policies=[graph.policy("any", positive), graph.policy("any", positive)])
+    with pytest.raises(InvalidDefinition, match="two policies have the id 'any'"):
+        graph.plan()

@@ -13,20 +13,8 @@ from stepfast.engine.publishing import Publisher
 from stepfast.kernel.errors import StoreUnavailable
 from stepfast.kernel.sinks import Backoff
 from stepfast.kernel.views import EventView
-from stepfast.testing import engine
-from tests.publishing.test_publisher import BACKOFF, Place, published, publisher, wanted
+from tests.publishing.harness import BACKOFF, Place, published, publisher, wanted
 from tests.support.workflows import say
-
-
-@pytest.fixture
-async def opened(database):
-    async with engine(database=database, workflows=[say]) as opened:
-        yield opened
-
-
-@pytest.fixture
-def place():
-    return Place()
 
 
 async def letters(opened) -> list[tuple[str, int]]:

@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 
 from stepfast import Invalid, Retry, Stepfast, continue_as, step, storage, workflow
-from stepfast.kernel.errors import NotFound, RunFailed, WrongCall
+from stepfast.kernel.errors import NotFound, RunFailed, SinkAway, WrongCall
 from stepfast.kernel.executor_errors import HttpFailed, HttpRefused, NotAllowed
 from stepfast.kernel.ids import parse_run_id
 from stepfast.sinks import OpenLineageSink, openlineage
@@ -296,7 +296,8 @@ async def test_what_comes_again_is_the_same_again(database, server):
     [
         (REDIRECT, HttpRefused),
         (b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n", HttpRefused),
-        (b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n", HttpFailed),
+        (b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n", HttpFailed),
+        (b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n", SinkAway),
         (b"nonsense\r\n\r\n", HttpFailed),
     ],
 )

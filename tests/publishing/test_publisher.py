@@ -3,76 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
 import pytest
 
+from stepfast.engine import publishing
 from stepfast.engine.publishing import LEASE_MS, Publisher
-from stepfast.kernel.sinks import Backoff, SinkStep
-from stepfast.kernel.views import EventView
-from stepfast.testing import engine
+from stepfast.kernel.errors import SinkAway
+from stepfast.kernel.sinks import SinkStep, hold_on
+from stepfast.worker.publishing import PublishLoop
+from tests.publishing.harness import BACKOFF, published, publisher, wanted
 from tests.support.workflows import say
-
-BACKOFF = Backoff(tries=3)
-
-
-class Place:
-    """A sink in a test's hands."""
-
-    name = "place"
-
-    def __init__(self) -> None:
-        self.got: list[EventView] = []
-        self.is_away = False
-        self.poison: set[tuple[str, int]] = set()
-
-    def wants(self, event: EventView) -> bool:
-        return event.type != "claimed"
-
-    async def open(self) -> None:
-        """Nothing to connect to."""
-
-    async def deliver(self, events: Sequence[EventView]) -> None:
-        if self.is_away:
-            raise ConnectionError("nobody there")
-        for event in events:
-            if (event.run_id, event.seq) in self.poison:
-                raise ValueError("too bitter")
-        self.got += events
-
-    async def close(self) -> None:
-        """Nothing to let go of."""
-
-    def of(self, run) -> list[int]:
-        return [event.seq for event in self.got if event.run_id == run.id]
-
-
-@pytest.fixture
-async def opened(database):
-    async with engine(database=database, workflows=[say]) as opened:
-        yield opened
-
-
-@pytest.fixture
-def place():
-    return Place()
-
-
-def publisher(opened, place, me="first") -> Publisher:
-    return Publisher(opened.app.parts.store, opened.clock, place, me, BACKOFF, from_start=True)
-
-
-async def published(opened, *publishers: Publisher) -> None:
-    """Publish until nothing more goes, moving the clock over what is put off."""
-    for _ in range(40):
-        for each in publishers:
-            while await each.make_pass():
-                pass
-        opened.clock.advance("1m")
-
-
-async def wanted(opened, run) -> list[int]:
-    return [event.seq for event in await opened.events(run) if event.type != "claimed"]
 
 
 async def test_every_event_arrives_in_the_order_of_the_trail(opened, place):
@@ -114,6 +54,43 @@ async def test_an_event_that_is_never_taken_becomes_a_dead_letter_and_its_run_go
     assert (letter.letter.run_id, letter.letter.seq, letter.letter.tries) == (bitter.id, 3, BACKOFF.tries)
     assert place.of(bitter) == [seq for seq in await wanted(opened, bitter) if seq != 3]
     assert place.of(sweet) == await wanted(opened, sweet)
+
+
+def loop(opened, place) -> PublishLoop:
+    return PublishLoop(publisher(opened, place), place.name, opened.clock)
+
+
+def lines(caplog) -> list[str]:
+    return [record.getMessage().split()[0] for record in caplog.records if record.name == "stepfast.publishing"]
+
+
+async def test_the_log_tells_of_each_time_a_sink_is_found_away(opened, place, caplog):
+    for words in ("one", "two"):
+        await opened.run(say, words)
+    place.is_away = True
+    work = loop(opened, place)
+    await work.make_pass()
+    await work.make_pass()  # its time has not come
+    assert lines(caplog) == ["sink_away"]
+    assert "nobody there" in caplog.text
+
+
+async def test_the_log_tells_of_an_event_that_is_not_taken_until_it_is_a_dead_letter(opened, place, caplog):
+    bitter, _ = await opened.start(say, "bitter"), await opened.start(say, "sweet")
+    await opened.run_until_idle()
+    place.poison.add((bitter.id, 3))
+    work = loop(opened, place)
+    for _ in range(8):
+        await work.make_pass()
+        opened.clock.advance("1m")
+    assert lines(caplog) == [*["events_not_taken"] * (BACKOFF.tries - 1), "sink_letter_recorded"]
+    assert bitter.id in caplog.text
+
+
+async def test_a_sink_that_takes_everything_is_no_line_in_the_log(opened, place, caplog):
+    await opened.run(say, "sweet")
+    await loop(opened, place).make_pass()
+    assert (lines(caplog), place.got != []) == ([], True)
 
 
 async def test_a_sink_that_is_away_loses_nothing_and_makes_no_dead_letters(opened, place):
@@ -324,6 +301,61 @@ class RecordsFirst(Publisher):
         await self._save(taken, SinkStep(page.reached))
         await self._sink.deliver(page.events)
         return len(page.events), False
+
+
+AWAY = pytest.mark.parametrize(
+    ("call", "error"), [("open", ConnectionError("nobody there")), ("deliver", SinkAway("it is full"))]
+)
+
+
+async def held_while_away(opened, place, monkeypatch, call, error) -> list[int]:
+    """A run that was held back, and then the sink is away for long, and nothing new is written."""
+    bitter, _ = await opened.start(say, "bitter"), await opened.start(say, "sweet")
+    await opened.run_until_idle()
+    place.poison.add((bitter.id, 3))
+    work = publisher(opened, place)
+    await work.make_pass()
+
+    async def away(*_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(place, call, away)
+        await published(opened, work)
+    place.poison.clear()
+    await published(opened, work)
+    missing = {*await wanted(opened, bitter)} - {*place.of(bitter)}
+    return sorted(missing)
+
+
+@AWAY
+async def test_a_run_that_is_held_back_costs_no_tries_while_the_sink_is_away(opened, place, monkeypatch, call, error):
+    assert await held_while_away(opened, place, monkeypatch, call, error) == []
+
+
+@AWAY
+async def test_the_broken_twin_that_counts_such_tries_gives_events_up(opened, place, monkeypatch, call, error):
+    monkeypatch.setattr(publishing, "put_off", hold_on)
+    assert 3 in await held_while_away(opened, place, monkeypatch, call, error)
+
+
+async def test_a_lone_event_is_not_to_blame_while_the_sink_says_that_it_is_away(opened, place, monkeypatch):
+    run = await opened.start(say, "alone")
+    await opened.run_until_idle()
+    work = publisher(opened, place)
+
+    async def away(*_: object) -> None:
+        raise SinkAway("it is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(place, "deliver", away)
+        for _ in range(3 * BACKOFF.tries):
+            await work.make_pass()
+            opened.clock.advance("10m")
+    (view,) = await opened.app.sinks.list()
+    assert (view.letters, view.error) == (0, "E-SINK-002 SinkAway: it is full")
+    await published(opened, work)
+    assert place.of(run) == await wanted(opened, run)
 
 
 async def test_the_broken_twin_that_records_before_it_delivers_loses_events(opened, place):

@@ -11,7 +11,7 @@ from stepfast import Invalid, NotFound, Stepfast
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.views import EventView
-from stepfast.sinks import CallbackSink, LogSink
+from stepfast.sinks import CallbackSink, KafkaSink, LogSink
 from tests.support.apps import QUICK, app_on
 from tests.support.workflows import say
 
@@ -115,6 +115,17 @@ def test_two_sinks_of_one_name_are_refused(tmp_path):
 def test_types_that_are_a_text_are_refused():
     with pytest.raises(Invalid, match=r"give several, as in \['completed'\]"):
         LogSink("log", types="completed")
+
+
+@pytest.mark.parametrize("call", [None, "bill", 7])
+def test_a_callback_that_nobody_can_call_is_refused(call):
+    with pytest.raises(Invalid, match="give a function"):
+        CallbackSink("ear", call)
+
+
+def test_a_sink_for_kafka_without_brokers_is_refused():
+    with pytest.raises(Invalid, match="no brokers"):
+        KafkaSink("to-kafka", [], "events")
 
 
 async def test_the_log_has_a_line_for_each_event(caplog):

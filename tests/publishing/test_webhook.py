@@ -125,6 +125,20 @@ async def test_an_answer_that_tells_of_a_fault_is_not_taken_for_a_delivery(serve
         await sink(server).deliver([EVENT])
 
 
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+async def test_an_answer_for_whatever_is_sent_tells_that_the_sink_is_away(server, status):
+    server.answer = f"HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n".encode()
+    offered = await Offering(sink(server)).offer([EVENT])
+    assert (offered.is_away, offered.may_be_poison) == (True, False)
+    assert offered.refused[0].error == f"E-SINK-002 SinkAway: 127.0.0.1 answered {status}."
+
+
+async def test_an_answer_to_what_was_sent_may_be_about_it(server):
+    server.answer = b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"
+    offered = await Offering(sink(server)).offer([EVENT])
+    assert (offered.is_away, offered.may_be_poison) == (True, True)
+
+
 async def test_a_private_address_is_refused_unless_it_is_allowed(server):
     with pytest.raises(NotAllowed, match="no public address"):
         await sink(server, allowed=None).deliver([EVENT])
@@ -149,7 +163,8 @@ async def test_what_is_said_for_a_sink_counts_more_than_the_settings(server, mon
 
 async def test_a_server_that_is_not_there_is_a_sink_that_is_away(server):
     hook = WebhookSink("hook", "http://127.0.0.1:9/", SECRET, allowed=HERE)
-    assert (await Offering(hook).offer([EVENT])).is_away
+    offered = await Offering(hook).offer([EVENT])
+    assert (offered.is_away, offered.may_be_poison) == (True, False)
 
 
 async def test_an_answer_without_end_counts_by_its_first_line(server):
@@ -204,6 +219,12 @@ def test_events_are_chosen_by_type_and_tenant(server):
 def test_a_secret_that_is_no_text_is_refused(secret):
     with pytest.raises(Invalid):
         WebhookSink("hook", "https://example.org/", secret)
+
+
+@pytest.mark.parametrize("url", [None, b"https://example.org/", 7])
+def test_an_address_that_is_no_text_is_refused(url):
+    with pytest.raises(Invalid, match="no text"):
+        WebhookSink("hook", url, SECRET)
 
 
 @pytest.mark.parametrize("batch", [0, -1, True, 1.5])

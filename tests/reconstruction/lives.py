@@ -25,12 +25,8 @@ from stepfast import (
     each,
     emit,
     progress,
-    race,
-    receive,
     review,
-    sleep,
     step,
-    timeout,
     workflow,
 )
 from stepfast.testing import Engine
@@ -38,11 +34,11 @@ from stepfast.workflows.functions import AnyWorkflow
 from stepfast.workflows.plans.plan import Ask, Constant, Each, Fail, OnFailure, Sleep
 from tests.plans.harness import Executors, plan_workflow, use
 from tests.plans.harness import step as plan_step
+from tests.support.programs import Program, shared_kinds
 
 SPANS_MS = (1, 500, 1_000, 5_000, 60_000)
 SIGNALS = ("paid", "sent")
 STATES = ("pending", "running", "waiting", "paused", "completed", "failed")
-Program = list[Any]
 
 BODIES: Counter[tuple[str, str]] = Counter()
 """How often the body of each step ran, by run and label."""
@@ -161,38 +157,6 @@ async def start_child(program: Program, joins: bool) -> str:
     return "started"
 
 
-async def rest(span_ms: int) -> str:
-    await sleep(span_ms / 1_000)
-    return "rested"
-
-
-async def hear(signal: str, span_ms: int) -> str:
-    try:
-        return await receive(signal, str, timeout=span_ms / 1_000)
-    except WaitTimeout:
-        return "late"
-
-
-async def in_turn(*programs: Program) -> list[Any]:
-    return [await do(program) for program in programs]
-
-
-async def at_once(*programs: Program) -> list[Any]:
-    return list(await asyncio.gather(*map(do, programs)))
-
-
-async def first(*programs: Program) -> list[Any]:
-    return list(await race(**{str(index): do(program) for index, program in enumerate(programs)}))
-
-
-async def in_time(span_ms: int, program: Program) -> Any:
-    try:
-        async with timeout(span_ms / 1_000):
-            return await do(program)
-    except WaitTimeout:
-        return "over"
-
-
 async def by_children(*programs: Program) -> list[Any]:
     return await each(perform, programs)
 
@@ -205,13 +169,8 @@ KINDS: dict[str, Callable[..., Any]] = {
     "later": later,
     "tell": tell,
     "ask": ask,
-    "rest": rest,
-    "hear": hear,
     "start": start_child,
-    "in_turn": in_turn,
-    "at_once": at_once,
-    "first": first,
-    "in_time": in_time,
+    **shared_kinds(do),
     "by_children": by_children,
 }
 LEAVES = ("call", "call", "fail", "outside", "over", "later", "tell", "ask", "rest", "hear", "hear")

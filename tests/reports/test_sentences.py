@@ -154,6 +154,25 @@ def test_annotations_say_of_what_and_by_whom():
     assert '| grade | "A" | charge | quality | ann |' in written(events=[noted])
 
 
+def test_what_a_step_notes_is_not_said_to_be_noted_by_whoever_asked_for_the_run():
+    text = written(
+        events=[event(1, "annotated", {"key": "grade", "value": "A"}, step="charge#1", attempt=1, actor="ann")]
+    )
+    assert '| grade | "A" | charge |  | the step itself |' in text
+    assert '| Step “charge” noted: grade is "A". |  |' in text
+
+
+def test_an_attempt_that_failed_and_is_retried_is_not_called_pending():
+    error = json.dumps({"type": "builtins:ValueError", "message": "no"})
+    text = written(steps=(record(1, "charge", StepState.PENDING, error=error), record(2, "charge", attempt=2)))
+    assert "| 1 | charge | failed, to be tried again | 1 |" in text
+
+
+def test_errors_are_named_without_the_module_of_python_that_they_come_from():
+    told = event(1, "failed", {"error_type": "builtins:ValueError", "message": "no"})
+    assert "builtins" not in written(events=[told], exceptions=(item(title="builtins:ValueError: no"),))
+
+
 def test_assets_say_what_they_were_made_of():
     row = (RUN_ID, 1, "render#1")
     lineage = (

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +18,10 @@ from stepfast.signing import KeyedSigner
 from tests.retention.conftest import KEY_TEXT, KEYS
 from tests.retention.victim import PIECE, POINTS
 from tests.retention.workflows import ALL, pass_on, say
+from tests.support import victims
 from tests.support.apps import PATIENT
 from tests.support.sql import fetch
+from tests.support.victims import died
 
 CHILDREN, LONERS = 12, 6
 LARGE = "x" * 100_000
@@ -40,19 +39,9 @@ select cast(s.run_id as text) from stepfast.step s
 """
 
 
-@contextmanager
-def victim(options: dict[str, Any]) -> Iterator[subprocess.Popen[bytes]]:
-    """A pruning process; ended by its own pid when the test is done with it."""
-    process = subprocess.Popen([sys.executable, "-m", "tests.retention.victim", json.dumps(options)])
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-async def ended(process: subprocess.Popen[bytes]) -> int:
-    return await asyncio.to_thread(process.wait)
+def victim(options: dict[str, Any]) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    """A pruning process."""
+    return victims.victim("tests.retention.victim", options)
 
 
 @pytest.fixture
@@ -78,11 +67,11 @@ async def test_whoever_is_killed_when_nothing_is_lost_or_left_behind(app, option
     points = [point for point in POINTS if point != "amid_the_transaction" or database.startswith("sqlite")]
     for point in points:
         with victim({**options, "point": point, "limit": 1}) as process:
-            assert await ended(process) == -signal.SIGKILL
+            assert await died(process) == -signal.SIGKILL
         assert await fetch(database, ORPHANS) == []
         assert (await app.audit.verify()).findings == ()
     with victim(options) as process:
-        assert await ended(process) == 0
+        assert await died(process) == 0
     assert await fetch(database, "select count(*) from stepfast.run") == [(0,)]
     assert await fetch(database, "select count(*) from stepfast.pruned") == [(CHILDREN + 2 + LONERS,)]
     assert await app._open_parts().values.blobs.list(BlobFilter()) == []
@@ -91,19 +80,19 @@ async def test_whoever_is_killed_when_nothing_is_lost_or_left_behind(app, option
 
 async def test_a_large_family_whose_pruning_was_killed_halfway_is_a_family_still(app, options, database):
     with victim({**options, "workflow": "pass_on", "point": "after_pruning", "after": 2}) as process:
-        assert await ended(process) == -signal.SIGKILL
+        assert await died(process) == -signal.SIGKILL
     family = "select count(*) from stepfast.run where workflow = 'pass_on' or parent_id is not null"
     assert await fetch(database, family) == [(CHILDREN + 2 - 2 * PIECE,)]
     assert await fetch(database, ORPHANS) == []
     assert (await app.audit.verify()).is_sound
     with victim({**options, "workflow": "pass_on"}) as process:
-        assert await ended(process) == 0
+        assert await died(process) == 0
     assert await fetch(database, family) == [(0,)]
 
 
 async def test_several_that_prune_at_once_let_each_run_go_once(app, options, database):
     with victim(options) as first, victim(options) as second, victim(options) as third:
-        assert [await ended(process) for process in (first, second, third)] == [0, 0, 0]
+        assert [await died(process) for process in (first, second, third)] == [0, 0, 0]
     told = await fetch(database, "select data from stepfast.event where type = 'pruned'")
     named = [run_id for (data,) in told for run_id, _ in json.loads(data)["runs"]]
     assert len(named) == len(set(named)) == CHILDREN + 2 + LONERS
@@ -112,5 +101,5 @@ async def test_several_that_prune_at_once_let_each_run_go_once(app, options, dat
 
 async def test_the_broken_twin_that_tells_later_leaves_what_nothing_proves(app, options):
     with victim({**options, "twin": "tells_later", "point": "after_pruning"}) as process:
-        await ended(process)
+        await died(process)
     assert Fault.PRUNED_UNPROVEN in {finding.fault for finding in (await app.audit.verify()).findings}

@@ -8,7 +8,7 @@ import pytest
 
 from stepfast.engine.publishing import Publisher
 from stepfast.kernel.sinks import Backoff
-from tests.publishing.test_publisher import Place
+from tests.publishing.harness import Place
 from tests.retention.test_pruning import ended, prune
 from tests.support.sql import execute
 

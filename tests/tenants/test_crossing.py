@@ -178,6 +178,12 @@ CASES: dict[str, Case] = {
     "audit.export": lambda a: both(
         events_of(a.app.audit.export(**T)), events_of(a.app.audit.export(run_id=a.names.run_id, **T))
     ),
+    "audit.get": lambda a: a.app.audit.get(a.names.position, **T),
+    "audit.list": lambda a: both(
+        a.app.audit.list(**T),
+        a.app.audit.list(run_id=a.names.run_id, **T),
+        a.app.audit.list(actor=a.names.word, correlation_id=a.names.run_id, cursor=a.names.position + 1, **T),
+    ),
     "audit.report": lambda a: a.app.audit.report(a.names.run_id, **T),
     "dead_letters.discard": lambda a: a.app.dead_letters.discard(a.names.failed, **T),
     "dead_letters.discard_many": lambda a: a.app.dead_letters.discard_many(workflow="failing", **T),

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
-import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import pytest
 from stepfast import Stepfast
 from stepfast.kernel.assets import parse_asset
 from stepfast.kernel.blobs import BlobFilter
+from tests.support import victims
 from tests.support.apps import migrated
 from tests.transformations.harness import docs, transforming
 from tests.transformations.test_faults import EXPECTED
@@ -24,15 +23,9 @@ from tests.transformations.victim import POINTS
 LONGEST_S = 60
 
 
-@contextmanager
-def victim(options: dict[str, Any]) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that executes; ended by its own pid when the test is done with it."""
-    process = subprocess.Popen([sys.executable, "-m", "tests.transformations.victim", json.dumps(options)])
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+def victim(options: dict[str, Any]) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    """A process that executes."""
+    return victims.victim("tests.transformations.victim", options)
 
 
 @pytest.fixture
@@ -52,7 +45,7 @@ async def made(client: Stepfast, options: dict[str, Any], point: str, twin: str 
     await client.assets.put(b"text", "contract", media_type="application/pdf")
     run = await client.start(transforming, "contract")
     with victim({**options, "point": point, "twin": twin}) as first:
-        await asyncio.wait_for(asyncio.to_thread(first.wait), LONGEST_S)
+        await asyncio.wait_for(victims.died(first), LONGEST_S)
     with victim({**options, "twin": twin}):
         async with asyncio.timeout(LONGEST_S):
             (uri,) = await run

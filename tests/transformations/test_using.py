@@ -60,6 +60,18 @@ async def test_its_run_step_attempt_and_inputs_are_those_of_the_asset(opened):
     assert await lineage(opened, "contract/to_text") == [(used.run_id, "write", "contract/to_text", 1)]
 
 
+async def test_its_using_run_is_reconstructed_and_reported_with_it(opened):
+    await put_contract(opened)
+    run = await begun(opened, flow(), document="contract")
+    found = await run.reconstruct()
+    assert list(found.transformations) == await opened.app.transformations.list(run_id=run.id)
+    (told,) = found.plain()["transformations"]
+    assert (told["name"], told["state"]) == ("docs.to_text", "completed")
+    page = (await opened.app.audit.report(run.id)).replace("\\", "")
+    for text in ("How sure", *told["inputs"], *told["outputs"]):
+        assert text in page
+
+
 async def test_an_asset_names_the_transformations_around_it(opened):
     await put_contract(opened)
     run = await begun(opened, flow(), document="contract")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
 
+from stepfast import step
 from stepfast.kernel.errors import InvalidDefinition
 from stepfast.workflows.functions import Workflow
-from stepfast.workflows.registry import MAX_LACKS, Registry
+from stepfast.workflows.registry import MAX_LACKS, Defined, Registry
 
 
 def made(name: str = "say", version: int = 1, digest: str | None = "aaaa") -> Workflow:
@@ -20,25 +22,20 @@ def made(name: str = "say", version: int = 1, digest: str | None = "aaaa") -> Wo
 
 
 @pytest.fixture
-def registry() -> Registry:
+def registry(nothing_left: None) -> Registry:
     return Registry([])
-
-
-def codes_of_workflows(registry: Registry) -> list[str]:
-    """Without those of steps, which every app of the process knows."""
-    return [code for code in registry.codes() if "@" in code]
 
 
 def test_what_a_tenant_has_registered_can_be_executed_and_is_nobody_elses(registry):
     registry.learn("acme", made())
-    assert codes_of_workflows(registry) == ["say@1#aaaa"]
+    assert registry.codes() == ["say@1#aaaa"]
     assert registry.find("say", tenant="globex") is None
     assert registry.workflows() == []
 
 
 def test_what_is_learned_twice_stays_the_tenants(registry):
     registry.learn("acme", made())
-    assert codes_of_workflows(registry) == ["say@1#aaaa"]
+    assert registry.codes() == ["say@1#aaaa"]
     registry.learn("acme", made())
     assert registry.workflows() == []
 
@@ -82,3 +79,51 @@ def test_however_much_is_lacked_a_worker_tells_of_a_part(registry):
     for number in range(MAX_LACKS + 1):
         registry.lack(f"say@{number}#aaaa", "missing")
     assert len(registry.lacks()) == MAX_LACKS
+
+
+def step_with_a_queue(name: str = "embed") -> Any:
+    @step(name=name, queue="gpu")
+    async def function() -> None: ...
+
+    return function
+
+
+def test_a_step_with_a_queue_is_known_for_as_long_as_somebody_has_it(registry):
+    kept = step_with_a_queue()
+    assert registry.codes() == ["embed"]
+    del kept
+    assert registry.codes() == []
+
+
+@pytest.fixture
+def defined(monkeypatch: pytest.MonkeyPatch) -> Defined[Workflow]:
+    """All workflows of the process: none yet."""
+    nothing: Defined[Workflow] = Defined()
+    monkeypatch.setattr("stepfast.workflows.registry.DEFINED", nothing)
+    return nothing
+
+
+def test_what_an_app_of_every_workflow_knew_is_not_kept_by_it(defined):
+    everything = Registry(None)
+    kept = made()
+    defined.add(kept)
+    assert everything.find("say") is kept
+    del kept
+    assert everything.find("say") is None
+
+
+def test_what_is_given_to_an_app_is_kept_by_it(registry):
+    registry.add(made())
+    gc.collect()
+    assert (registry.codes(), registry.codes()) == (["say@1#aaaa"], ["say@1#aaaa"])
+
+
+def test_a_tenant_s_workflow_is_known_again_once_an_equal_one_of_the_process_is_dropped(defined):
+    everything = Registry(None)
+    everything.learn("acme", made())
+    own = made()
+    defined.add(own)
+    assert everything.find("say") is own
+    del own
+    assert everything.find("say", tenant="acme") is not None
+    assert everything.find("say") is None

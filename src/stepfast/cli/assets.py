@@ -54,8 +54,9 @@ def show(client: Client, asset: str) -> None:
     if client.is_json:
         print_json({**asset_object(view), "lineage": [each._asdict() for each in lineage]})
         return
-    tags = ", ".join(view.tags) or None
-    print_facts({**asset_object(view), "metadata": view.metadata or None, "tags": tags, "put_at": moment(view.put_at)})
+    several = {"tags": ", ".join(view.tags) or None, "inputs": ", ".join(view.inputs) or None}
+    facts = {"metadata": view.metadata or None, "put_at": moment(view.put_at)}
+    print_facts({**asset_object(view), **several, **facts})
     if lineage:
         click.echo()
         _print_lineage(lineage)

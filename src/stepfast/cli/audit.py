@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import click
 
@@ -14,13 +16,18 @@ from stepfast.cli.exits import ERROR
 from stepfast.cli.options import common_options
 from stepfast.cli.printing import print_facts, print_json, print_table, say
 from stepfast.kernel.auditing import AuditFinding, AuditReport
-from stepfast.kernel.errors import Invalid
+from stepfast.kernel.errors import Invalid, StoreUnavailable
 from stepfast.kernel.seals import Signer
 from stepfast.seal_files import SealFile
 from stepfast.signing import PUBLIC, KeyedSigner, SealKeys, new_pair, read_seal_keys
 from stepfast.trail_files import lines_of, verify_lines
 
+STDOUT = "-"
 KEYS_EXAMPLE = f"name={PUBLIC}:base64"
+NO_COPIES = (
+    "There are no copies to compare with, so a trail whose end was cut off looks whole. Give --copies, or set "
+    "STEPFAST_SEAL_FILE."
+)
 
 
 @click.command()
@@ -31,12 +38,15 @@ def seal(client: Client) -> None:
     if client.is_json:
         print_json({"sealed": count})
     else:
-        say(f"{count} events were sealed." if count else "Nothing was written since the last seal.")
+        sealed = "1 event was sealed." if count == 1 else f"{count} events were sealed."
+        say(sealed if count else "Nothing was written since the last seal.")
 
 
 @click.command()
 @with_client
-@click.option("--copies", type=click.Path(path_type=Path), help="The file that seals were copied to.")
+@click.option(
+    "--copies", type=click.Path(path_type=Path), help="The file that seals were copied to. [STEPFAST_SEAL_FILE]"
+)
 @click.option("--file", "file", type=click.Path(path_type=Path), help="Verify what was exported instead.")
 @click.option("--keys", metavar="KEYS", help="Public keys instead of STEPFAST_SEAL_KEYS: name=ed25519-public:...")
 def verify(client: Client, copies: Path | None, file: Path | None, keys: str | None) -> None:
@@ -53,11 +63,17 @@ def verify(client: Client, copies: Path | None, file: Path | None, keys: str | N
         _print_report(client, verify_lines(lines_of(file), signer))
         return
 
+    # With keys of the command line the app has none of its own, and knows of no copies either.
+    kept = copies or client.settings.seal_file
+
     async def check(app: Stepfast) -> AuditReport:
         app.signer = signer
-        return await app.audit.verify(None if copies is None else SealFile(copies))
+        return await app.audit.verify(None if kept is None else SealFile(Path(kept)))
 
-    _print_report(client, client.perform(check))
+    report = client.perform(check)
+    if kept is None and report.seals:
+        say(NO_COPIES)
+    _print_report(client, report)
 
 
 def _signer(client: Client, keys: str | None) -> Signer:
@@ -100,20 +116,37 @@ def keygen(output: str, name: str) -> None:
 @with_client
 @click.option("--run", metavar="RUN", help="One run alone, with what leads to the seals.")
 @click.option("--whole", is_flag=True, help="The trail of all tenants.")
-@click.argument("file", type=click.File("w", encoding="utf-8"), default="-")
-def export(client: Client, run: str | None, whole: bool, file: Any) -> None:
+@click.argument("file", default=STDOUT)
+def export(client: Client, run: str | None, whole: bool, file: str) -> None:
     """Write the trail as lines of JSON which `audit verify --file` checks without the database, by the keys alone."""
 
     async def write(app: Stepfast) -> int:
         run_id = None if run is None else (await client.find(app, run)).run_id
         tenant = None if whole else client.tenant
         count = 0
-        async for line in app.audit.export(tenant=tenant, run_id=run_id):
-            file.write(line)
-            count += 1
+        with _written(file) as out:
+            async for line in app.audit.export(tenant=tenant, run_id=run_id):
+                out.write(line)
+                count += 1
         return count
 
     say(f"{client.perform(write)} lines.")
+
+
+@contextmanager
+def _written(file: str) -> Iterator[IO[str]]:
+    """The place that a trail is written to; a file is closed afterwards, stdout is not."""
+    if file == STDOUT:
+        if sys.stdout is None:
+            raise Invalid("There is no stdout to write to. Name a FILE.")
+        yield sys.stdout
+        return
+    try:
+        out = Path(file).open("w", encoding="utf-8")  # noqa: SIM115 - closed below; only opening it is explained
+    except OSError as error:
+        raise StoreUnavailable(f"The trail cannot be written to {file}: {error.strerror}.") from error
+    with out:
+        yield out
 
 
 def _print_report(client: Client, report: AuditReport) -> None:
@@ -123,15 +156,16 @@ def _print_report(client: Client, report: AuditReport) -> None:
         counts = {"seals": report.seals, "sealed events": report.events, "not sealed yet": report.unsealed}
         print_facts({**counts, "pruned runs": report.pruned or None, "not copied yet": report.uncopied or None})
         if report.findings:
-            print_table(("fault", "seal", "run", "what"), [*map(_row, report.findings)])
-        say("The trail is what was written." if report.is_sound else f"{len(report.findings)} things are wrong.")
+            print_table(("code", "fault", "seal", "run", "what"), [*map(_row, report.findings)])
+        wrong = "1 thing is wrong." if len(report.findings) == 1 else f"{len(report.findings)} things are wrong."
+        say("The trail is what was written." if report.is_sound else wrong)
     if not report.is_sound:
         sys.exit(ERROR)
 
 
 def _row(finding: AuditFinding) -> tuple[Any, ...]:
-    return (finding.fault.value, finding.seal, finding.run_id, finding.message)
+    return (finding.code, finding.fault.value, finding.seal, finding.run_id, finding.message)
 
 
 def _object(finding: AuditFinding) -> dict[str, Any]:
-    return finding._asdict()
+    return {"code": finding.code, **finding._asdict()}

@@ -130,6 +130,8 @@ def assets() -> None:
 
 AUDIT = {
     "export": Entry("stepfast.cli.audit:export", "Write the trail to a file that proves itself."),
+    "list": Entry("stepfast.cli.audit_reading:list_events", "Events of all runs, by who, what, where and when."),
+    "show": Entry("stepfast.cli.audit_reading:show", "One event, by its position."),
     "keygen": Entry("stepfast.cli.audit:keygen", "Make a pair of keys, to seal and to verify."),
     "seal": Entry("stepfast.cli.audit:seal", "Seal what was written since the last seal."),
     "verify": Entry("stepfast.cli.audit:verify", "Prove that the trail is what was written."),

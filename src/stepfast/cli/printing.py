@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stepfast.kernel.durations import clock_parts
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -108,9 +110,7 @@ def took(span_ms: int | None) -> str:
         return f"{max(span_ms, 0)}ms"
     if span_ms < 60_000:
         return f"{span_ms / 1_000:.1f}s"
-    minutes, seconds = divmod(span_ms // 1_000, 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
+    days, hours, minutes, seconds = clock_parts(span_ms)
     if days:
         return f"{days}d{hours:02}h"
     return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{seconds:02}s"

@@ -120,9 +120,10 @@ def _confirm(client: Client, older_than: str | None, workflow: str | None, is_su
 def _tell(report: PruneReport, dry_run: bool) -> None:
     if report.counts:
         print_table(("tenant", "workflow", "families", "runs", "events"), report.counts)
-    say(f"{report.runs} runs {'would go' if dry_run else 'are gone'}.")
+    gone = "would go" if dry_run else "is gone" if report.runs == 1 else "are gone"
+    say(f"{report.runs} {'run' if report.runs == 1 else 'runs'} {gone}.")
     for why, count in sorted(report.held.items()):
-        say(f"{count} families stay: {why}.")
+        say(f"{count} {'family stays' if count == 1 else 'families stay'}: {why}.")
 
 
 def _is_seen(client: Client, policy: Policy) -> bool:

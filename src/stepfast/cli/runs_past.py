@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 SHOWN_STEPS = 100
 
 
-@click.command()
+# A number below zero is refused as one, and not as an option that there is none of.
+@click.command(context_settings={"ignore_unknown_options": True})
 @with_client
 @click.argument("run")
 @click.argument("when", metavar="EVENT|TIME")
@@ -35,7 +36,7 @@ def at(client: Client, run: str, when: str) -> None:
 
     A moment is written as 2026-11-16T09:30:00; without a zone, like +01:00, it is UTC.
     """
-    event = written(when)
+    event = _number(when)
     time = None if event is not None else _time(when)
 
     async def read(app: Stepfast) -> Moment:
@@ -162,6 +163,11 @@ def _row(step: RebuiltStep, record: StepView | None) -> tuple[object, ...]:
     state = f"{step.state}, superseded" if is_gone else step.state
     times = (moment(step.started_at), moment(step.ended_at))
     return (step.address, state, step.attempt, step.generation, *times, shortened(answer))
+
+
+def _number(text: str) -> int | None:
+    number = written(text.removeprefix("-"))
+    return -number if number is not None and text.startswith("-") else number
 
 
 def _time(text: str) -> datetime:

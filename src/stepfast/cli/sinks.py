@@ -11,7 +11,8 @@ from stepfast.cli.actors import actor_options
 from stepfast.cli.client import Client, with_client
 from stepfast.cli.printing import moment, print_facts, print_json, print_table, say
 from stepfast.cli.shapes import page_object
-from stepfast.kernel.sinks import SinkLetterView, SinkView
+from stepfast.kernel.errors import NotFound
+from stepfast.kernel.sinks import HeldBack, SinkLetterView, SinkView
 
 LETTERS = 100
 
@@ -34,16 +35,21 @@ def list_sinks(client: Client) -> None:
 @with_client
 @click.argument("sink")
 def show(client: Client, sink: str) -> None:
-    """One sink, with the events that it did not take."""
+    """One sink, with the runs that wait for it, and the events that it did not take."""
 
-    async def read(app: Stepfast) -> tuple[SinkView, list[SinkLetterView]]:
-        return await app.sinks.get(sink), [*await app.sinks.letters(sink, limit=LETTERS)]
+    async def read(app: Stepfast) -> tuple[SinkView, list[HeldBack], list[SinkLetterView]]:
+        held, letters = await app.sinks.held(sink, limit=LETTERS), await app.sinks.letters(sink, limit=LETTERS)
+        return await app.sinks.get(sink), [*held], [*letters]
 
-    view, letters = client.perform(read)
+    view, held, letters = client.perform(read)
     if client.is_json:
-        print_json({**view._asdict(), "dead_letters": [*map(_object, letters)]})
+        runs = [each._asdict() for each in held]
+        print_json({**view._asdict(), "held_runs": runs, "dead_letters": [*map(_object, letters)]})
         return
     print_facts({**view._asdict(), "due_at": moment(view.due_at) if view.due_at else None})
+    if held:
+        click.echo()
+        print_table(("held run", "from event", "tries", "next", "error"), [*map(_held_row, held)])
     if letters:
         click.echo()
         print_table(("position", "run", "event", "tries", "error", "recorded"), [*map(_row, letters)])
@@ -66,6 +72,8 @@ def replay(client: Client, sink: str, positions: tuple[int, ...], limit: int, dr
         return sum(not positions or letter.letter.position in positions for letter in letters)
 
     count = client.perform(ask)
+    if positions and not count and not dry_run:
+        raise NotFound(f"Sink {sink!r} has no open dead letter there. See `stepfast sinks show {sink}`.")
     if client.is_json:
         print_json({"replayed": count, "dry_run": dry_run})
     else:
@@ -84,6 +92,10 @@ def remove(client: Client, sink: str, reason: str | None, asked_by: str | None) 
         print_json({"removed": True})
     else:
         say("The sink is removed.")
+
+
+def _held_row(held: HeldBack) -> tuple[Any, ...]:
+    return (held.run_id, held.seq, held.tries, moment(held.due_at), held.error)
 
 
 def _row(view: SinkLetterView) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from stepfast.kernel.errors import SinkFailed, StepfastError
+from stepfast.kernel.errors import SinkAway, SinkFailed, StepfastError
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.origins import shown
 from stepfast.kernel.sinks import Refusal, Sink
@@ -23,13 +23,20 @@ MAX_ERROR = 500
 LOST = "Another publisher has the sink."
 
 
+class Trouble(NamedTuple):
+    """Why something was not done; `is_away` where that has nothing to do with what was offered."""
+
+    text: str
+    is_away: bool = False
+
+
 class Offered(NamedTuple):
     """What a sink took, and of each run the event at which it stopped."""
 
     taken: int
     refused: list[Refusal]
     is_away: bool = False
-    """Nothing at all was taken."""
+    """Nothing at all can be taken now."""
     may_be_poison: bool = False
     """It may be the one event that was refused, and not the sink: no other run could be tried."""
     is_apart: bool = False
@@ -50,14 +57,14 @@ class Offering:
     async def close(self) -> None:
         """Let go of the sink, which may hang or fail over it."""
         self._is_open = False
-        await _error_of(self._sink.close)
+        await _trouble_of(self._sink.close)
 
     async def offer(self, events: Sequence[EventView], is_long_away: bool = False) -> Offered:
         """Have the sink take events; after one that it does not take, none of the same run."""
         if not events:
             return Offered(0, [])
-        if (error := await self._opened()) is not None:
-            return Offered(0, [Refusal(events[0], error)], is_away=True)
+        if (trouble := await self._opened()) is not None:
+            return Offered(0, [Refusal(events[0], trouble.text)], is_away=True)
         if await self._delivered(events) is None:
             return Offered(len(events), [])
         chains = _by_run(events)
@@ -68,7 +75,8 @@ class Offering:
             tried += await self._offer_side_by_side(rest[::apart])
             rest = [chain for number, chain in enumerate(rest) if number % apart]
         if not any(each.taken for each in tried):
-            return Offered(0, [tried[0].refused[0]], is_away=True, may_be_poison=len(chains) == 1)
+            may_be_poison = len(chains) == 1 and not tried[0].is_away
+            return Offered(0, [tried[0].refused[0]], is_away=True, may_be_poison=may_be_poison)
         tried += await self._offer_side_by_side(rest)
         refused = [refusal for each in tried for refusal in each.refused]
         return Offered(sum(each.taken for each in tried), refused, is_apart=True)
@@ -84,53 +92,53 @@ class Offering:
 
     async def offer_in_order(self, events: Sequence[EventView]) -> Offered:
         """Have the sink take events of one run, one after the other."""
-        if events and (error := await self._opened()) is not None:
-            return Offered(0, [Refusal(events[0], error)])
+        if events and (trouble := await self._opened()) is not None:
+            return Offered(0, [Refusal(events[0], trouble.text)], is_away=True)
         return await self._deliver_in_order(events)
 
     async def refusal(self, events: Sequence[EventView]) -> str | None:
         """Why the sink did not take events; None when it did."""
-        error = await self._opened()
-        return await self._delivered(events) if error is None else error
+        trouble = await self._opened() or await self._delivered(events)
+        return None if trouble is None else trouble.text
 
     async def _deliver_in_order(self, events: Sequence[EventView]) -> Offered:
         for number, event in enumerate(events):
-            error = await self._delivered([event])
-            if error is not None:
-                return Offered(number, [Refusal(event, error)])
+            trouble = await self._delivered([event])
+            if trouble is not None:
+                return Offered(number, [Refusal(event, trouble.text)], trouble.is_away)
         return Offered(len(events), [])
 
-    async def _opened(self) -> str | None:
+    async def _opened(self) -> Trouble | None:
         if self._is_open:
             return None
-        error = await _error_of(self._sink.open)
-        self._is_open = error is None
-        return error
+        trouble = await _trouble_of(self._sink.open)
+        self._is_open = trouble is None
+        return trouble
 
-    async def _delivered(self, events: Sequence[EventView]) -> str | None:
+    async def _delivered(self, events: Sequence[EventView]) -> Trouble | None:
         if self._keep is not None and not await self._keep():
-            return LOST
-        error = await _error_of(partial(self._sink.deliver, [shown(event) for event in events]))
-        if error is not None:
+            return Trouble(LOST)
+        trouble = await _trouble_of(partial(self._sink.deliver, [shown(event) for event in events]))
+        if trouble is not None:
             self._is_open = False
-        return error
+        return trouble
 
 
-async def _error_of(call: Callable[[], Awaitable[None]]) -> str | None:
+async def _trouble_of(call: Callable[[], Awaitable[None]]) -> Trouble | None:
     """Why other people's code or service failed, or took too long; None when it did neither."""
     try:
         async with asyncio.timeout(DELIVERY_S):
             await call()
     except TimeoutError as error:
-        return told(error, str(error) or f"It did not answer within {DELIVERY_S:g} s.")
+        return Trouble(told(error, str(error) or f"It did not answer within {DELIVERY_S:g} s."))
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
         # It was not us who were cancelled: a client that lost its connection cancels what waits for an answer.
-        return told(error, "It broke off by itself.")
+        return Trouble(told(error, "It broke off by itself."))
     except Exception as error:  # noqa: BLE001 - other people's code and services
-        return told(error)
+        return Trouble(told(error), isinstance(error, SinkAway))
     return None
 
 

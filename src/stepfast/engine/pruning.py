@@ -103,6 +103,8 @@ class Pruner:
         self._reached: Reached = {}
         self._looked_at = Instant(0)
         self._policies: list[Policy] = []
+        self.is_over: Callable[[], bool] = lambda: False
+        """Whether the time that a pass may take is over: what is left is for the next."""
 
     async def make_pass(self) -> PruneReport:
         """Let go what the policies say, as far as it was not looked at before; where there are none, do nothing."""
@@ -129,7 +131,7 @@ class Pruner:
         is_sealing = self._signer() is not None or await self._store.last_seal() is not None
         if is_sealing and self._signer() is None and not scope.dry_run:
             raise Invalid("The trail is sealed, and what goes must be signed: set STEPFAST_SEAL_KEYS to prune runs.")
-        tally, look = Tally(), Look(self._store, scope, policies, now, is_sealing)
+        tally, look = Tally(), Look(self._store, scope, policies, now, is_sealing, self.is_over)
         batches = Batches(self._store, self._signer(), look, tally)
         async for family in look.families(reached, tally):
             if scope.dry_run:
@@ -144,7 +146,7 @@ class Pruner:
     async def _sweep(self) -> None:
         """Remove what runs that are gone have left in the blob store; one that cannot be removed keeps no other."""
         after, problem = "", None
-        while page := await self._store.unswept(after, SWEEP_PAGE):
+        while not self.is_over() and (page := await self._store.unswept(after, SWEEP_PAGE)):
             done = list[RunId]()
             for tenant, run_id in page:
                 try:
@@ -172,7 +174,16 @@ class Pruner:
 class Look:
     """One look at the runs that have ended, in the order of their ends, for families that may go."""
 
-    def __init__(self, store: Store, scope: PruneScope, policies: list[Policy], now: Instant, is_sealing: bool) -> None:
+    def __init__(
+        self,
+        store: Store,
+        scope: PruneScope,
+        policies: list[Policy],
+        now: Instant,
+        is_sealing: bool,
+        is_over: Callable[[], bool],
+    ) -> None:
+        self._is_over = is_over
         self._store = store
         self.scope = scope
         self._policies = policies
@@ -188,6 +199,8 @@ class Look:
                 continue
             for state in sorted(ENDED):
                 async for root in self._roots(tenant, state, self.now - shortest, reached):
+                    if self._is_over():
+                        return
                     family = await self._family(root)
                     if isinstance(family, Family):
                         yield family

@@ -21,6 +21,7 @@ from stepfast.kernel.sinks import (
     after_outage,
     hold_back,
     hold_on,
+    put_off,
 )
 from stepfast.kernel.trail import Doubt
 from stepfast.kernel.views import EventView
@@ -65,10 +66,12 @@ class Publisher:
         self._doubt: Doubt | None = None
         self.has_more = False
         """Whether the last pass left something that could be delivered at once."""
+        self.troubles: list[SinkStep] = []
+        """What the last pass has stored of events that were not taken."""
 
     async def make_pass(self) -> int:
         """Deliver what can be delivered now; how many events that were."""
-        self.has_more = False
+        self.has_more, self.troubles = False, []
         taken = await self._hold()
         if taken is None or not self._is_due(taken.due_at):
             return 0
@@ -180,7 +183,7 @@ class Publisher:
         offered = await self._offering.offer_in_order(wanted)
         now = self._clock.now()
         if refused := [*offered.refused, *unclear.values()]:
-            after = hold_on(held, refused[0], now, self._backoff)
+            after = (put_off if offered.is_away else hold_on)(held, refused[0], now, self._backoff)
             if isinstance(after, SinkLetter):
                 on = HeldBack(held.run_id, after.seq + 1, 0, now, after.error)
                 await self._save(taken, SinkStep(taken.cursor, held=(on,), letters=(after,)))
@@ -220,6 +223,8 @@ class Publisher:
             # Another publisher has it: what was delivered here comes once more there.
             self._taken = None
             return
+        if step.error is not None or step.letters or any(each.tries for each in step.held):
+            self.troubles.append(step)
         self._look_at, self._knows_all_held = look_at, knows_all
         self._taken = taken._replace(cursor=step.cursor, tries=step.tries, due_at=step.due_at)
         self._renew_at = Instant(self._clock.now() + RENEW_MS)

@@ -151,10 +151,8 @@ class Results:
     async def _ask_once(self) -> None:
         try:
             outcomes = await self._store.outcomes(list(self._asking))
-        except StepfastError as error:
-            log.warning("results_failed", error=error)
-        except Exception:
-            log.exception("results_failed")
+        except Exception as error:  # noqa: BLE001 - whatever it is, whoever waits is asked for again
+            log.failure("results_failed", error)
         else:
             for outcome in outcomes.values():
                 self.note(outcome)

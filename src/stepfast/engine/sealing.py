@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from stepfast.kernel.errors import StepfastError, StoreUnusable
 from stepfast.kernel.ports import Clock, Store
 from stepfast.kernel.seals import FIRST, MAX_EVENTS, Seal, SealCopies, Signer, sealed
@@ -25,6 +27,8 @@ class Sealer:
         self._copies = copies
         self._doubt: Doubt | None = None
         self._copied = FIRST - 1
+        self.is_over: Callable[[], bool] = lambda: False
+        """Whether the time that a pass may take is over: what is left is for the next."""
 
     async def seal(self) -> int:
         """Seal all that can be sealed now; how many events that were."""
@@ -41,6 +45,8 @@ class Sealer:
             total, last = total + len(events), made
             # Before the next one is made: of a trail that nobody touched only the last seal can be without its copy.
             problem = await self._copy_out(last)
+            if self.is_over():
+                break
         if problem is not None:
             raise problem
         return total
@@ -83,6 +89,9 @@ class Sealer:
         reached = await copies.last_number()
         if reached > last.body.number:
             await self._refuse_a_shorter_trail(reached)
+        if reached == last.body.number:
+            # One of the same number may be another: then this trail was cut short and has grown again.
+            await copies.keep([last])
         while reached < last.body.number:
             page = await self._store.seals(reached, COPIES_PER_PAGE)
             if not page:

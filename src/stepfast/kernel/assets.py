@@ -161,6 +161,13 @@ class AssetName(NamedTuple):
     version: int | None = None
 
 
+def item_of(asset: AssetView) -> dict[str, Any]:
+    """An asset as expressions, steps and policies see it."""
+    names = ("id", "version", "uri", "media_type")
+    told = {name: getattr(asset, name) for name in names}
+    return {**told, "metadata": dict(asset.metadata), "tags": list(asset.tags)}
+
+
 def uri_of(asset_id: str, version: int) -> str:
     """The address of a version."""
     return f"{SCHEME}{quote(asset_id)}@{version}"

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+from stepfast.kernel.origins import correlation_of
 from stepfast.kernel.retention import ToldPolicies
 from stepfast.kernel.seals import FIRST, NOTHING_BEFORE, Leaf, Seal, Signer, leaves_of, root_by, root_of
 from stepfast.kernel.trail import Gap
 from stepfast.kernel.views import EventView
+
+# Of very many holes in the numbers of a run the first are named.
+MAX_SPANS = 10
 
 
 class Fault(StrEnum):
@@ -29,6 +33,22 @@ class Fault(StrEnum):
     PRUNED_PARTLY = "pruned_partly"
 
 
+CODES: Mapping[Fault, str] = {
+    Fault.CHANGED: "E-AUD-001",
+    Fault.REMOVED: "E-AUD-002",
+    Fault.INSERTED: "E-AUD-003",
+    Fault.SEAL_REMOVED: "E-AUD-004",
+    Fault.SEAL_CHANGED: "E-AUD-005",
+    Fault.SEAL_UNSIGNED: "E-AUD-006",
+    Fault.SEAL_UNKNOWN_KEY: "E-AUD-007",
+    Fault.COPY_MISSING: "E-AUD-008",
+    Fault.COPY_DIFFERS: "E-AUD-009",
+    Fault.PRUNED_UNPROVEN: "E-AUD-010",
+    Fault.PRUNED_PARTLY: "E-AUD-011",
+}
+"""Published like the names; neither is ever given to anything else."""
+
+
 class AuditFinding(NamedTuple):
     """One thing that is wrong, and where."""
 
@@ -36,6 +56,11 @@ class AuditFinding(NamedTuple):
     seal: int | None
     run_id: str | None
     message: str
+
+    @property
+    def code(self) -> str:
+        """Its stable code, as of errors."""
+        return CODES[self.fault]
 
 
 class AuditReport(NamedTuple):
@@ -47,7 +72,7 @@ class AuditReport(NamedTuple):
     """Events behind the last seal, which nothing proves yet."""
     findings: tuple[AuditFinding, ...]
     pruned: int = 0
-    """Leaves whose events are provably gone by a retention policy."""
+    """Runs that are provably gone by a retention policy."""
     uncopied: int = 0
     """The last seal, if it has no copy yet: whoever makes the next copies it first."""
 
@@ -109,17 +134,18 @@ def check_events(
     """The events that stand between a seal's positions now against its leaves; runs that were pruned may be gone."""
     there = list(events)
     found = {leaf.run_id: leaf for leaf in leaves_of(there)}
-    counts = Counter(event.run_id for event in there)
+    numbers = defaultdict[str, list[int]](list)
+    for event in there:
+        numbers[event.run_id].append(event.seq)
     gone = frozenset(pruned)
     for leaf in leaves:
         stands = found.pop(leaf.run_id, None)
         if stands is None and leaf.run_id in gone:
             continue
         if stands != leaf:
-            yield _of_run(seal, leaf, counts[leaf.run_id])
+            yield _of_run(seal, leaf, numbers[leaf.run_id])
     for leaf in found.values():
-        words = f"Its events {leaf.first_seq} to {leaf.last_seq} were not there when the seal was made."
-        yield AuditFinding(Fault.INSERTED, seal.body.number, leaf.run_id, words)
+        yield AuditFinding(Fault.INSERTED, seal.body.number, leaf.run_id, _inserted(numbers[leaf.run_id]))
 
 
 def check_pruned(seal: Seal, flaws: Mapping[str, str | None]) -> Iterator[AuditFinding]:
@@ -130,11 +156,25 @@ def check_pruned(seal: Seal, flaws: Mapping[str, str | None]) -> Iterator[AuditF
             yield AuditFinding(Fault.PRUNED_UNPROVEN, seal.body.number, run_id, words)
 
 
+def count_pruned(leaves: Iterable[Leaf], flaws: Mapping[str, str | None]) -> int:
+    """How many runs that are provably pruned have begun in a seal: each counts once, in however many seals it is."""
+    proven = {run_id for run_id, flaw in flaws.items() if flaw is None}
+    return sum(leaf.first_seq == 1 and leaf.run_id in proven for leaf in leaves)
+
+
 def check_policies(seal: Seal, events: Iterable[EventView], told: ToldPolicies) -> Iterator[AuditFinding]:
     """The policies by which runs went against what is told of policies; all that came before was looked at already."""
     for event in told.untold(events):
         words = "It tells of runs that went by a policy, and nothing tells that this was ever set."
         yield AuditFinding(Fault.PRUNED_UNPROVEN, seal.body.number, event.run_id, words)
+
+
+def check_correlation(seal: Seal | None, event: EventView, told: str) -> Iterator[AuditFinding]:
+    """What an event is shown as belonging to, which is stored with its run, against what the run's first event says."""
+    belongs = correlation_of(event.run_id, event.correlation_id)
+    if belongs != told:
+        words = f"Its event {event.seq} is shown with correlation id {belongs!r}, and its first event says {told!r}."
+        yield AuditFinding(Fault.CHANGED, None if seal is None else seal.body.number, event.run_id, words)
 
 
 def left_over(run_id: str) -> AuditFinding:
@@ -143,20 +183,46 @@ def left_over(run_id: str) -> AuditFinding:
 
 
 def lost(gap: Gap) -> AuditFinding:
-    """An event that is missing among the others of its run."""
-    return AuditFinding(Fault.REMOVED, None, gap.run_id, f"Its event {gap.seq} is gone.")
+    """Events that are missing among the others of their run."""
+    words = f"These events of it are gone: {_spans([(gap.first, gap.seq)])}."
+    return AuditFinding(Fault.REMOVED, None, gap.run_id, words)
 
 
-def _of_run(seal: Seal, leaf: Leaf, count: int) -> AuditFinding:
-    whose, which = (seal.body.number, leaf.run_id), f"events {leaf.first_seq} to {leaf.last_seq}"
+def _of_run(seal: Seal, leaf: Leaf, numbers: Sequence[int]) -> AuditFinding:
+    whose, span = (seal.body.number, leaf.run_id), (leaf.first_seq, leaf.last_seq)
     sealed = leaf.last_seq - leaf.first_seq + 1
-    if count < sealed:
-        words = f"Of its {which}, {sealed - count} of {sealed} are gone."
+    if len(numbers) < sealed:
+        words = f"Of its events {_spans([span])}, these are gone: {_spans(_holes(*span, numbers))}."
         return AuditFinding(Fault.REMOVED, *whose, words)
-    if count > sealed:
-        words = f"Between its {which} there are {count - sealed} that were not there when the seal was made."
-        return AuditFinding(Fault.INSERTED, *whose, words)
-    return AuditFinding(Fault.CHANGED, *whose, f"Its {which} are not what they were.")
+    if len(numbers) > sealed:
+        within = {number for number in numbers if leaf.first_seq <= number <= leaf.last_seq}
+        return AuditFinding(Fault.INSERTED, *whose, _inserted((Counter(numbers) - Counter(within)).elements()))
+    return AuditFinding(Fault.CHANGED, *whose, f"These events of it are not what they were: {_spans([span])}.")
+
+
+def _inserted(numbers: Iterable[int]) -> str:
+    runs = list[tuple[int, int]]()
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return f"These events of it were not there when the seal was made: {_spans(runs)}."
+
+
+def _holes(first: int, last: int, numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """What is missing between two numbers; they may be anything, so that nothing counts from one to the other."""
+    holes, begins = list[tuple[int, int]](), first
+    for number in [*sorted(number for number in numbers if first <= number <= last), last + 1]:
+        if number > begins:
+            holes.append((begins, number - 1))
+        begins = number + 1
+    return holes
+
+
+def _spans(spans: Sequence[tuple[int, int]]) -> str:
+    named = [str(first) if first == last else f"{first} to {last}" for first, last in spans[:MAX_SPANS]]
+    return ", ".join([*named, "..."] if len(spans) > MAX_SPANS else named)
 
 
 def _of_seal(fault: Fault, seal: Seal, message: str) -> AuditFinding:

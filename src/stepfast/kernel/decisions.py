@@ -98,7 +98,7 @@ class OpenWait(NamedTuple):
 
 
 class Message(NamedTuple):
-    """Something that was delivered to a run and not yet taken; `told` says that its event is written."""
+    """Something delivered to a run and not yet taken: `told` once its event is written, sent with the key `cause`."""
 
     n: int
     kind: str
@@ -108,6 +108,7 @@ class Message(NamedTuple):
     at: Instant
     told: bool
     reason: str | None = None
+    cause: str | None = None
 
 
 class History(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NewType
 
 from stepfast.kernel.errors import Invalid
@@ -16,8 +16,18 @@ Duration = int | float | str | timedelta
 # A hundred years: long enough for any deadline, short enough for every 64-bit sum of moments.
 MAX_SPAN_MS = 100 * 366 * 24 * 3_600_000
 
+_EPOCH = datetime.fromtimestamp(0, UTC)
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _TEXT = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
+
+
+def check_instant(what: str, time: object) -> Instant:
+    """The moment that a datetime says; `what` names the thing in the error when it is none."""
+    if not isinstance(time, datetime):
+        raise Invalid(f"{what} is {shown(time)}; give a datetime.")
+    if time.tzinfo is None:
+        raise Invalid(f"{what} is {shown(time)}, which is of no time zone; say which, for example tzinfo=UTC.")
+    return Instant((time - _EPOCH) // timedelta(milliseconds=1))
 
 
 def span_ms(duration: Duration, what: str = "duration") -> int:
@@ -26,6 +36,14 @@ def span_ms(duration: Duration, what: str = "duration") -> int:
     if not 0 <= span <= MAX_SPAN_MS:
         raise Invalid(f"{what} is {shown(duration)}; it must lie between 0 and 100 years.")
     return round(span)
+
+
+def clock_parts(span_ms: int) -> tuple[int, int, int, int]:
+    """A span as days, hours, minutes and seconds, for those who put it into words."""
+    minutes, seconds = divmod(span_ms // 1_000, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return days, hours, minutes, seconds
 
 
 def _raw_span_ms(duration: object, what: str) -> float:

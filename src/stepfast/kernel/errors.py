@@ -70,7 +70,7 @@ class NothingBefore(StepfastError):
 
 
 class EventNotFound(NotFound):
-    """A run has no such event, or was never in such a state."""
+    """There is no such event, or a run was never in such a state."""
 
     code = "E-RUN-010"
 
@@ -226,6 +226,12 @@ class SinkFailed(StepfastError):
     """A sink could not be reached, did not answer, or did not take events; the message has what it said."""
 
     code = "E-SINK-001"
+
+
+class SinkAway(SinkFailed):
+    """A sink can take nothing now, whatever it is offered; a sink's own code may raise it, and is asked again later."""
+
+    code = "E-SINK-002"
 
 
 class RunFailed(StepfastError):

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from stepfast.kernel.decisions import Wait
+from stepfast.kernel.origins import CAUSE
 
 RECORDED = json.dumps({"recorded": True})
 """Of a step that begins: that is a record too, which stays when its worker is lost."""
@@ -40,3 +41,9 @@ def number_in(told: dict[str, Any], name: str) -> int | None:
 def texts_in(told: dict[str, Any], name: str) -> list[str]:
     values = told.get(name)
     return [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
+
+
+def signal_data(name: str, n: int, reason: str | None, cause: str | None) -> str:
+    """What the event of a signal holds: its name, its number in the run's inbox, why and with which key it was sent."""
+    told = {"reason": reason, CAUSE: cause}
+    return json.dumps({"name": name, "n": n} | {key: text for key, text in told.items() if text is not None})

@@ -13,7 +13,7 @@ from stepfast.kernel.events import Event
 from stepfast.kernel.views import EventView
 
 CAUSE = "causation_id"
-_MENTION = f'"{CAUSE}"'
+CORRELATION = "correlation_id"
 
 
 def correlation_of(run_id: str, correlation_id: str | None) -> str:
@@ -21,20 +21,25 @@ def correlation_of(run_id: str, correlation_id: str | None) -> str:
     return correlation_id or run_id
 
 
+def told_correlation(queued: EventView) -> str:
+    """What the first event of a run says that the run belongs to."""
+    return correlation_of(queued.run_id, _named_in(CORRELATION, queued.data))
+
+
 def causation_of(run_id: str, stored: str | None, data: str | None) -> str:
     """What brought an event about: as its run's starter said, the key of the command it tells of, or else its run."""
-    return stored or _named_in(data) or run_id
+    return stored or _named_in(CAUSE, data) or run_id
 
 
-def _named_in(data: str | None) -> str | None:
-    if data is None or _MENTION not in data:
+def _named_in(name: str, data: str | None) -> str | None:
+    if not isinstance(data, str) or f'"{name}"' not in data:
         return None
     try:
         told = json.loads(data)
     except (ValueError, RecursionError):
         # Whatever somebody has put there by other means, the rest of the event can be read.
         return None
-    named = told.get(CAUSE) if isinstance(told, dict) else None
+    named = told.get(name) if isinstance(told, dict) else None
     return named if isinstance(named, str) else None
 
 

@@ -20,6 +20,7 @@ from stepfast.kernel.items import ItemView
 from stepfast.kernel.rebuilt import Rebuilt
 from stepfast.kernel.review_views import WholeReview
 from stepfast.kernel.states import RunState
+from stepfast.kernel.transformations import TransformationView
 from stepfast.kernel.views import EventView, LetterView, RunView, StepView
 
 ANNOTATED = "annotated"
@@ -88,6 +89,8 @@ class Reconstruction(NamedTuple):
     artifacts: tuple[ArtifactView, ...]
     state: Rebuilt
     """What the events come to."""
+    transformations: tuple[TransformationView, ...] = ()
+    """Those of its children that have made assets of assets, with what came of them."""
     differences: tuple[str, ...] = ()
     """Where that is not what rows say: somebody has changed rows or events by other means."""
     large: tuple[LargeValue, ...] = ()
@@ -122,6 +125,10 @@ class ReconstructionRows(Protocol):
 
     async def children(self, run_id: RunId, after: RunId | None = None, limit: int = 1_000) -> list[RunView]:
         """The runs that a run has started itself, oldest first; `after` is the one that the page before ended with."""
+        ...
+
+    async def transformations(self, run_id: RunId, limit: int = 1_000) -> list[RunView]:
+        """Those of its children that are transformations, oldest first."""
         ...
 
 

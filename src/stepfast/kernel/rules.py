@@ -21,7 +21,7 @@ from stepfast.kernel.decisions import (
     Wait,
 )
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.event_data import RECORDED, due_in
+from stepfast.kernel.event_data import RECORDED, due_in, signal_data
 from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.plan_rules import completed_type
 from stepfast.kernel.reviews import ItemKind, NewReview, ReviewId
@@ -165,14 +165,9 @@ def end_wait(run: HeldRun, record: Record, closed: Sequence[int], taken: Message
     return decision
 
 
-def signal_data(name: str, n: int, reason: str | None) -> str:
-    """What the event of a signal holds: its name, its number in the run's inbox, and why it was sent."""
-    return json.dumps({"name": name, "n": n} | ({} if reason is None else {"reason": reason}))
-
-
 def signalled(message: Message) -> Event:
     """A message that came while the run was held, told by its holder."""
-    data = signal_data(message.name, message.n, message.reason)
+    data = signal_data(message.name, message.n, message.reason, message.cause)
     return Event(EventType.SIGNALLED, message.at, actor=message.actor, data=data)
 
 

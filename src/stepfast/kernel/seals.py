@@ -94,7 +94,7 @@ def leaves_of(events: Iterable[EventView]) -> list[Leaf]:
 def _leaf(run_id: RunId, events: Sequence[EventView]) -> Leaf:
     digest = hashlib.sha256()
     for event in events:
-        # All that is stored of it; what it is shown with from its run is not its own.
+        # All that is stored of it; what it is shown with from its run is sealed with the first event of that.
         digest.update(_text_of(event._replace(correlation_id=None)) + b"\n")
     return Leaf(run_id, events[0].tenant, events[0].seq, events[-1].seq, digest.hexdigest())
 
@@ -121,14 +121,22 @@ def root_of(leaves: Sequence[Leaf]) -> bytes:
     return _root([leaf.hash for leaf in leaves])
 
 
-def way_up(leaves: Sequence[Leaf], index: int) -> list[str]:
+def levels_of(leaves: Sequence[Leaf]) -> list[list[bytes]]:
+    """The hashes over leaves, level by level, up to the root."""
+    levels = [[leaf.hash for leaf in leaves]]
+    while len(levels[-1]) > 1:
+        levels.append(_level_above(levels[-1]))
+    return levels
+
+
+def way_up(levels: Sequence[Sequence[bytes]], index: int) -> list[str]:
     """What is needed besides a leaf to come to the root: the hashes at its side, each with the side, from below."""
-    hashes, sides = [leaf.hash for leaf in leaves], list[str]()
-    while len(hashes) > 1:
+    sides = list[str]()
+    for hashes in levels:
         beside = index ^ 1
         if beside < len(hashes):
             sides.append(f"{'right' if beside > index else 'left'}:{hashes[beside].hex()}")
-        hashes, index = _level_above(hashes), index // 2
+        index //= 2
     return sides
 
 
@@ -171,7 +179,10 @@ class SealCopies(Protocol):
         ...
 
     async def keep(self, seals: Sequence[Seal]) -> None:
-        """Keep more seals; they are on disk, or wherever they are safe, when this returns."""
+        """Keep those that are not kept yet; they are on disk, or wherever they are safe, when this returns.
+
+        One that was kept before may come again; another in its place is refused.
+        """
         ...
 
     def kept(self) -> AsyncIterator[Seal]:

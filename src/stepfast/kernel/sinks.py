@@ -180,6 +180,11 @@ def hold_on(held: HeldBack, refused: Refusal, now: Instant, backoff: Backoff) ->
     return HeldBack(held.run_id, refused.event.seq, tries, Instant(now + backoff.pause_ms(tries)), refused.error)
 
 
+def put_off(held: HeldBack, refused: Refusal, now: Instant, backoff: Backoff) -> SinkLetter | HeldBack:
+    """A run was tried again while the sink was away: it waits on, and nothing is held against it."""
+    return held._replace(seq=refused.event.seq, due_at=Instant(now + backoff.pause_ms(held.tries)), error=refused.error)
+
+
 def letter_of(refused: Refusal, tries: int) -> SinkLetter:
     """The dead letter of an event."""
     event = refused.event

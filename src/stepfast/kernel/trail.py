@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from stepfast.kernel.durations import Instant
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.seals import Leaf, Seal
 from stepfast.kernel.views import EventView
@@ -53,10 +54,30 @@ def settle(after: int, positions: Sequence[int], sure_to: int, is_last: bool) ->
 
 
 class Gap(NamedTuple):
-    """An event of a run that must have been there: others were numbered behind it, or its run tells of it."""
+    """Events of a run that must have been there: others were numbered behind them, or their run tells of the last."""
 
     run_id: RunId
+    first: int
     seq: int
+    """The last of them."""
+
+
+class EventFilter(NamedTuple):
+    """Which events of the trail a list holds, newest first; `before` is the position that a page ended with."""
+
+    tenant: str | None = None
+    run_id: RunId | None = None
+    types: tuple[str, ...] = ()
+    """Any of these; none means all."""
+    step: str | None = None
+    """An address."""
+    step_name: str | None = None
+    actor: str | None = None
+    correlation_id: str | None = None
+    since: Instant | None = None
+    until: Instant | None = None
+    before: int | None = None
+    limit: int = 100
 
 
 class TrailRows(Protocol):
@@ -68,6 +89,10 @@ class TrailRows(Protocol):
 
     async def sealed_events(self, after: int, last: int, limit: int) -> list[EventView]:
         """The events that stand between two positions now, in order."""
+        ...
+
+    async def find_events(self, where: EventFilter) -> list[EventView]:
+        """A page of events, newest first."""
         ...
 
     async def gaps(self, after: int, limit: int) -> list[Gap]:

@@ -72,6 +72,8 @@ def _row(step: StepView, times: Times) -> tuple[Words, ...]:
     if step.kind == "given":
         notes.append("output given by hand")
     state = strong(step.state) if step.state is StepState.FAILED else str(step.state)
+    if step.state is StepState.PENDING and step.error is not None:
+        state = "failed, to be tried again"
     return (
         *(str(step.seq), step_name(step.call.address), state, str(step.attempt)),
         *(times.moment(step.started_at), span(step.ended_at - step.started_at), "; ".join(notes)),

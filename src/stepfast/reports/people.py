@@ -14,13 +14,15 @@ from stepfast.kernel.views import EventView
 from stepfast.reports.blocks import Alarm, Block, Bullets, Facts, Paragraph, Section, Table, Value, Words, code, strong
 from stepfast.reports.summary import more, value_block
 from stepfast.reports.texts import Times, name, short, span, told_by
-from stepfast.reports.words import kind_of_item, owner, resolution, sentence, step_name
+from stepfast.reports.words import error_kind, kind_of_item, owner, resolution, sentence, step_name
 from stepfast.workflows.codec import digest
 
 MAX_REVIEWS = 50
 MAX_SAID = 50
 MAX_ITEMS = 100
 MAX_CHANGES = 200
+# Titles name an error as it is stored, with the module that it comes from.
+BUILTIN = "builtins:"
 
 _VERDICTS = {
     Verdict.CONTINUE: "Go on",
@@ -186,7 +188,9 @@ def exceptions(found: Reconstruction, times: Times) -> Section:
         if letter.resolution:
             by = f" by {name(letter.actor)}" if letter.actor else ""
             seen_to = f"It was {name(letter.resolution)}{by} on {times.moment(letter.resolved_at)}."
-        told = f"Dead letter of generation {letter.generation}: {name(letter.error_type)}: {short(letter.message)}. "
+        told = (
+            f"Dead letter of generation {letter.generation}: {error_kind(letter.error_type)}: {short(letter.message)}. "
+        )
         blocks.append(Paragraph(told + seen_to))
     return Section("Exceptions", blocks)
 
@@ -194,7 +198,11 @@ def exceptions(found: Reconstruction, times: Times) -> Section:
 def _item(item: ItemView, times: Times) -> tuple[Words, ...]:
     became = resolution(item.resolution) if item.resolution else "open"
     return (
-        *(times.moment(item.opened_at), f"{kind_of_item(item.kind)}: {short(item.title)}", step_name(item.step)),
+        *(
+            times.moment(item.opened_at),
+            f"{kind_of_item(item.kind)}: {short(item.title.removeprefix(BUILTIN))}",
+            step_name(item.step),
+        ),
         *(name(item.assignee or ""), became, name(item.actor or "")),
         times.moment(item.resolved_at) if item.resolved_at is not None else "",
     )

@@ -9,6 +9,7 @@ from stepfast.kernel.reconstruction import GenerationView, Reconstruction
 from stepfast.kernel.states import ENDED, RunState
 from stepfast.reports.blocks import Alarm, Block, Facts, Paragraph, Section, Table, Value, Words, code, strong
 from stepfast.reports.texts import Times, counted, listed, name, short, shown_value, span, told_by
+from stepfast.reports.words import error_kind
 
 MAX_GENERATIONS = 50
 
@@ -74,8 +75,7 @@ def _why(found: Reconstruction) -> str:
 def error_line(error: str | None) -> str:
     """A stored error in a line: its class and its message."""
     told = told_by(error)
-    kind = str(told.get("type") or "an error").rpartition(":")[2]
-    return f"{name(kind)}: {short(told.get('message', ''))}"
+    return f"{error_kind(told.get('type'))}: {short(told.get('message', ''))}"
 
 
 def request(found: Reconstruction, times: Times) -> Words:

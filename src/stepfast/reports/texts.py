@@ -9,6 +9,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any, NamedTuple
 
 from stepfast.kernel.blobs import is_reference, parse_reference
+from stepfast.kernel.durations import clock_parts
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.ids import RunId
 
@@ -153,9 +154,7 @@ def span(span_ms: int) -> str:
         return f"{ms} ms"
     if ms < 60_000:
         return f"{ms / 1_000:.1f} s"
-    minutes, seconds = divmod(ms // 1_000, 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
+    days, hours, minutes, seconds = clock_parts(ms)
     if days:
         return f"{days:,} d {hours} h"
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from stepfast.kernel.artifacts import ArtifactKind
 from stepfast.kernel.assets import LineageView, Role, uri_of
 from stepfast.kernel.reconstruction import Reconstruction
+from stepfast.kernel.transformations import MARK, is_transformation
 from stepfast.kernel.views import RunView
 from stepfast.reports.blocks import Block, Paragraph, Section, Table, code
 from stepfast.reports.summary import more
@@ -15,8 +16,6 @@ from stepfast.reports.words import step_name
 
 MAX_ROWS = 200
 MAX_MADE_OF = 10
-
-STEP, TRANSFORMATION = "step", "transformation"
 
 _DONE = {Role.READ: "read", Role.WRITE: "written"}
 
@@ -29,7 +28,7 @@ def facts(found: Reconstruction, times: Times) -> Iterator[Section]:
     rows = [
         (
             *(times.moment(each.at), name(each.key), short(each.value), step_name(each.step) or "the run"),
-            *(name(each.scope or ""), name(each.actor or "")),
+            *(name(each.scope or ""), name(each.actor or "") if each.attempt is None else "the step itself"),
         )
         for each in noted[:MAX_ROWS]
     ]
@@ -58,18 +57,21 @@ def children(found: Reconstruction, times: Times) -> Iterator[Section]:
 
 def _kind(child: RunView) -> str:
     """What kind of run it is; steps that make assets of assets are marked in their metadata."""
-    known = told_by(child.metadata).get(TRANSFORMATION) if child.kind == STEP else None
-    return f"transformation {name(known.get('name', ''))}" if isinstance(known, dict) else name(child.kind)
+    if not is_transformation(child):
+        return name(child.kind)
+    return f"transformation {name(told_by(child.metadata)[MARK].get('name', ''))}"
 
 
 def assets(found: Reconstruction, times: Times) -> Iterator[Section]:
     """What was read and written, by which step, and what steps have kept."""
     kept = [each for each in found.artifacts if each.kind is ArtifactKind.ARTIFACT and not each.superseded]
-    if not found.lineage and not kept:
+    if not found.lineage and not kept and not found.transformations:
         return
     blocks: list[Block] = []
     if found.lineage:
         blocks += _lineage(found, times)
+    if found.transformations:
+        blocks += _transformations(found)
     if kept:
         rows = [
             (name(each.name), step_name(each.step), f"{each.size:,} bytes", code(each.digest), name(each.media_type))
@@ -96,6 +98,25 @@ def _lineage(found: Reconstruction, times: Times) -> Iterator[Block]:
     yield Table("Assets that were read and written", ("When", "What was done", "Asset", "Step", "Made of"), rows)
     if len(found.lineage) > MAX_ROWS:
         yield more(len(found.lineage) - MAX_ROWS, "asset")
+
+
+def _transformations(found: Reconstruction) -> Iterator[Block]:
+    rows = [
+        (
+            *(name(f"{each.name}@{each.version}"), code(name(each.run_id)), str(each.state)),
+            *(", ".join(map(name, addresses[:MAX_MADE_OF])) for addresses in (each.inputs, each.outputs)),
+            "" if each.confidence is None else f"{each.confidence:g}",
+            "yes" if each.review_required else "no",
+        )
+        for each in found.transformations[:MAX_ROWS]
+    ]
+    yield Table(
+        "Assets that were made of assets",
+        ("Transformation", "Run", "State", "Made of", "Made", "How sure", "Review required"),
+        rows,
+    )
+    if len(found.transformations) > MAX_ROWS:
+        yield more(len(found.transformations) - MAX_ROWS, "transformation")
 
 
 def _asset(each: LineageView) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from stepfast.kernel.reconstruction import Reconstruction
 from stepfast.kernel.views import EventView
 from stepfast.reports.blocks import Block, Paragraph, Section, Table, Words
-from stepfast.reports.texts import Times, counted, name, span
-from stepfast.reports.words import sentence
+from stepfast.reports.texts import Times, counted, span
+from stepfast.reports.words import doer, sentence
 
 # Of a longer history the beginning and the end are shown.
 MAX_FIRST, MAX_LAST = 250, 250
@@ -54,7 +54,7 @@ def _rows(events: Sequence[EventView], times: Times) -> Iterator[tuple[Words, ..
     for event in events:
         if before is not None:
             yield from _between(before, event)
-        yield str(event.seq), times.moment(event.at), sentence(event, times), name(event.actor or "")
+        yield str(event.seq), times.moment(event.at), sentence(event, times), doer(event)
         before = event
 
 

@@ -102,6 +102,17 @@ def owner(told: Told) -> str:
     return f"anybody who is {name(role)}" if role else "anybody"
 
 
+def doer(event: EventView) -> str:
+    """Who did it; what the code of a step notes is noted by the step, whoever has asked for its run."""
+    is_code = event.type == EventType.ANNOTATED and event.attempt is not None
+    return "" if is_code else name(event.actor or "")
+
+
+def error_kind(stored: object) -> str:
+    """The class of an error without the module that it comes from."""
+    return name(str(stored or "an error").rpartition(":")[2])
+
+
 def _by(event: EventView) -> str:
     return f" by {name(event.actor)}" if event.actor else ""
 
@@ -154,7 +165,7 @@ def _retry_scheduled(event: EventView, told: Told, times: Times) -> str:
 
 
 def _failed(event: EventView, told: Told, times: Times) -> str:
-    return f"The run failed for good: {name(told.get('error_type', 'an error'))}: {short(told.get('message', ''))}"
+    return f"The run failed for good: {error_kind(told.get('error_type'))}: {short(told.get('message', ''))}"
 
 
 def _retried(event: EventView, told: Told, times: Times) -> str:
@@ -230,10 +241,11 @@ def _progress(event: EventView, told: Told, times: Times) -> str:
 
 
 def _annotated(event: EventView, told: Told, times: Times) -> str:
+    fact = f"{name(told['key'])} is {short(json.dumps(told.get('value'), ensure_ascii=False))}."
+    if event.attempt is not None:
+        return f"{_step(event)} noted: {fact}"
     where = f" on step “{step_name(event.step)}”" if event.step else ""
-    return (
-        f"Noted{_by(event)}{where}: {name(told['key'])} is {short(json.dumps(told.get('value'), ensure_ascii=False))}."
-    )
+    return f"Noted{_by(event)}{where}: {fact}"
 
 
 def _plain(text: str) -> Callable[[EventView, Told, Times], str]:

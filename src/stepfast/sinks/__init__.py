@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stepfast.kernel.errors import SinkAway
 from stepfast.kernel.sinks import Sink
 from stepfast.kernel.views import EventView
 from stepfast.sinks.callback import CallbackSink
@@ -23,5 +24,6 @@ __all__ = [
     "OpenLineageSink",
     "RedisSink",
     "Sink",
+    "SinkAway",
     "WebhookSink",
 ]

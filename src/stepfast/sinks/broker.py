@@ -75,7 +75,8 @@ def waves(events: Sequence[EventView]) -> list[list[EventView]]:
 @lru_cache(maxsize=1_024)
 def token(text: str) -> str:
     """A tenant or a type as one part of a subject or a key: nothing in it has a meaning there, and no two are alike."""
-    safe = quote(text, safe="").replace(".", "%2E")
+    # What concerns no tenant has none, and a subject no empty parts.
+    safe = quote(text, safe="").replace(".", "%2E") or "%"
     if len(safe) <= MAX_TOKEN:
         return safe
     return f"{safe[: MAX_TOKEN // 2]}~{hashlib.sha256(text.encode()).hexdigest()}"

@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from stepfast.kernel.errors import Invalid
+from stepfast.kernel.texts import shown
 from stepfast.kernel.views import EventView
 from stepfast.sinks.filtered import FilteredSink
 
@@ -22,6 +24,8 @@ class CallbackSink(FilteredSink):
         tenants: Iterable[str] | None = None,
     ) -> None:
         super().__init__(name, types=types, tenants=tenants)
+        if not callable(call):
+            raise Invalid(f"Sink {name!r} is to call {shown(call)}; give a function that takes an event.")
         self._call = call
 
     async def deliver(self, events: Sequence[EventView]) -> None:

@@ -54,6 +54,8 @@ class KafkaSink(BrokerSink):
         config: Mapping[str, Any] | None = None,
     ) -> None:
         where = ",".join(check_texts("brokers", [brokers] if isinstance(brokers, str) else brokers))
+        if not where:
+            raise Invalid("A sink for Kafka has no brokers. Give one, as in host:9092.")
         given = _checked_config(config)
         super().__init__(
             name,

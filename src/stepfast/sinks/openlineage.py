@@ -70,6 +70,11 @@ class OpenLineageSink(FilteredSink):
         if self._mailbox is not None:
             self._mailbox.allow(allowed)
 
+    async def open(self) -> None:
+        """See that a server is there: while none is, no event is to blame."""
+        if self._mailbox is not None:
+            await self._mailbox.open()
+
     async def deliver(self, events: Sequence[EventView]) -> None:
         """Tell of each, one after the other."""
         for event in events:

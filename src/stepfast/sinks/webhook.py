@@ -52,6 +52,10 @@ class WebhookSink(FilteredSink):
         """What the settings of the app allow to be called."""
         self._mailbox.allow(allowed)
 
+    async def open(self) -> None:
+        """See that a server is there: while none is, no event is to blame."""
+        await self._mailbox.open()
+
     async def deliver(self, events: Sequence[EventView]) -> None:
         """Post them, one request after the other."""
         for start in range(0, len(events), self._batch):

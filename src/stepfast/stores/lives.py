@@ -37,3 +37,7 @@ class Lives:
         """The runs that a run has started itself, oldest first."""
         given = {"run_id": run_id, "after": after or rows.BELOW_ALL_IDS, "limit": limit}
         return await self._ask("list_children", given, rows.run_view)
+
+    async def transformations(self, run_id: RunId, limit: int = 1_000) -> list[RunView]:
+        """Those of its children that are transformations, oldest first."""
+        return await self._ask("list_transformations", {"run_id": run_id, "limit": limit}, rows.run_view)

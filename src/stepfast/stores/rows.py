@@ -104,8 +104,8 @@ def open_wait(row: Row) -> OpenWait:
 
 def message(row: Row) -> Message:
     """A row of `list_inbox`."""
-    n, kind, name, value, actor, at, told, reason = row
-    return Message(n, kind, name, value, actor, at, bool(told), reason)
+    n, kind, name, value, actor, at, told, reason, cause = row
+    return Message(n, kind, name, value, actor, at, bool(told), reason, cause)
 
 
 def event_view(row: Row) -> EventView:

@@ -8,12 +8,15 @@ from typing import Any, TypeVar
 
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.seals import Leaf, Seal, SealBody
-from stepfast.kernel.trail import Gap
+from stepfast.kernel.trail import EventFilter, Gap
 from stepfast.kernel.views import EventView
 from stepfast.stores import rows
 
 Row = Sequence[Any]
 T = TypeVar("T")
+
+LOOKED_THROUGH = 20_000
+"""Positions that one statement looks through for events: no snapshot is held for as long as a trail is long."""
 
 # The statements that find them, each by other means.
 GAPS = ("gaps_of_leaves", "gaps_of_events", "gaps_of_starts", "gaps_of_ends")
@@ -33,8 +36,8 @@ def leaf_of(row: Row) -> Leaf:
 
 def gap_of(row: Row) -> Gap:
     """A row of any statement that finds gaps."""
-    run_id, seq = row
-    return Gap(RunId(str(run_id)), seq)
+    run_id, before, seq = row
+    return Gap(RunId(str(run_id)), min((before or 0) + 1, seq), seq)
 
 
 class TrailReads:
@@ -47,6 +50,21 @@ class TrailReads:
     async def sealed_events(self, after: int, last: int, limit: int) -> list[EventView]:
         """The events that stand between two positions now."""
         return await self._trail_events(after, last, limit)
+
+    async def find_events(self, where: EventFilter) -> list[EventView]:
+        """A page of events, newest first: of a run by its key, else back through the trail, a part at a time."""
+        ((lowest, highest),) = await self._ask("trail_ends", {}, tuple)
+        if highest is None:
+            return []
+        given = where._asdict() | {"types": f" {'  '.join(where.types)} " if where.types else None}
+        found: list[EventView] = []
+        top = highest + 1 if where.before is None else min(where.before, highest + 1)
+        while top > lowest and len(found) < where.limit:
+            bottom = lowest if where.run_id is not None else max(lowest, top - LOOKED_THROUGH)
+            part = {"after": bottom - 1, "before": top, "limit": where.limit - len(found)}
+            found += await self._ask("find_events", given | part, rows.event_view)
+            top = bottom
+        return found
 
     async def gaps(self, after: int, limit: int) -> list[Gap]:
         """Runs whose numbers have a gap."""

@@ -19,8 +19,8 @@ UNCOUNTED = frozenset(
     | {"dead_letters", "queues", "backlog", "family", "findings", "workers", "reviews", "review", "review_figures"}
     | {"endless_reviews", "exceptions", "exception_counts", "exception_groups", "exception_comments"}
     | {"asset", "assets", "collected_assets", "lineage", "lineage_edges", "last_try", "artifacts"}
-    | {"trail", "sealed_events", "gaps", "count_behind", "last_seal", "seals", "leaves"}
-    | {"annotations", "generations", "children"}
+    | {"trail", "sealed_events", "find_events", "gaps", "count_behind", "last_seal", "seals", "leaves"}
+    | {"annotations", "generations", "children", "transformations"}
     | {"policies", "ended_tenants", "ended_reach", "ended_roots", "kept_children"}
     | {"pruned_of_seal", "pruned_runs", "unswept"}
     | {"held_back", "events_between", "sinks", "sink_letters", "due_letters"}

@@ -22,6 +22,7 @@ from stepfast.testing.sinks import CollectingSink, Feed
 from stepfast.testing.worker import NEVER_MS, HandWorker, Stuck
 from stepfast.tokens import GivenKeys, NoKeys, fresh_keys
 from stepfast.worker.settings import WorkerSettings
+from stepfast.workflows.app_policies import Policy
 from stepfast.workflows.functions import AnyWorkflow
 
 T = TypeVar("T")
@@ -39,8 +40,10 @@ class HandApp(Stepfast):
         executors: Iterable[object] | None,
         clock: VirtualClock,
         mortal: Callable[[Store], Store],
+        policies: Iterable[Policy] = (),
     ) -> None:
-        super().__init__(database, workflows=workflows, executors=executors, worker=False, clock=clock)
+        given: dict[str, Any] = {"executors": executors, "policies": policies}
+        super().__init__(database, workflows=workflows, worker=False, clock=clock, **given)
         self._mortal = mortal
         if isinstance(self.token_keys, NoKeys):
             self.token_keys = GivenKeys(fresh_keys())
@@ -65,6 +68,7 @@ class Engine:
         clock: VirtualClock,
         settings: WorkerSettings,
         sinks: Sequence[CollectingSink],
+        policies: Iterable[Policy],
         set_time: Callable[[], Awaitable[None]],
         around: Callable[[Store], Store],
         crash: Point | None,
@@ -82,7 +86,7 @@ class Engine:
             self._mortal.on_death = self._die
             return cast(Store, self._mortal)
 
-        self.app = HandApp(database, workflows, executors, clock, mortal)
+        self.app = HandApp(database, workflows, executors, clock, mortal, policies)
         self._feed = Feed(self.app, sinks)
 
     @property

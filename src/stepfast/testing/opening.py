@@ -23,6 +23,7 @@ from stepfast.testing.crashes import Point, point_of
 from stepfast.testing.engine import Engine
 from stepfast.testing.sinks import CollectingSink
 from stepfast.testing.worker import BY_HAND
+from stepfast.workflows.app_policies import Policy
 from stepfast.workflows.functions import AnyWorkflow
 
 T = TypeVar("T")
@@ -37,6 +38,7 @@ def engine(
     executors: Iterable[object] | None = None,
     clock: VirtualClock | None = None,
     sinks: Sequence[CollectingSink] = (),
+    policies: Iterable[Policy] = (),
     lease: Duration = "30s",
     retry: Retry | None = None,
     crash_at: Point | None = None,
@@ -47,7 +49,8 @@ def engine(
 
     Without `database` the store is a temporary SQLite file. A given PostgreSQL database goes by the virtual clock while
     the engine is open, so it must be one that nobody else uses. `workflows` are those that it knows, by default all of
-    the process, and `executors` what its graphs and templates can call; `retry` is for steps that name no policy.
+    the process, `executors` what its graphs and templates can call, and `policies` those of the app; `retry` is for
+    steps that name no policy.
     `crash_at` lets its process die at a point. `around` puts a store of yours around the real one. `patience` is the
     real time after which a test that hangs fails.
     """
@@ -57,6 +60,7 @@ def engine(
         "executors": executors,
         "settings": settings,
         "sinks": sinks,
+        "policies": policies,
         "around": around,
         "crash": crash_at,
         "patience_s": span_ms(patience, "patience") / 1_000,

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from stepfast.kernel.decisions import HeldRun
-from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.exchange import Claim, Claimed
 from stepfast.kernel.ids import WorkerId
 from stepfast.kernel.ports import Clock, Store
 from stepfast.log import Log
 from stepfast.worker.held import HeldRuns
 from stepfast.worker.settings import WorkerSettings
+from stepfast.worker.waking import WakeUp
 
 log = Log("worker")
 
@@ -40,7 +40,7 @@ class ClaimLoop:
         self._cursors = dict.fromkeys(settings.queues, "")
         self.suspects_wait = False
         self._empty: set[str] = set()
-        self._wake = asyncio.Event()
+        self._wake = WakeUp(clock)
         self._taken = 0
         self.worker_id = WorkerId("")
         self.found_nothing = asyncio.Event()
@@ -72,26 +72,15 @@ class ClaimLoop:
             self._wake.clear()
             try:
                 pause_ms = await self.look()
-            except StepfastError as error:
-                log.warning("claim_failed", worker_id=self.worker_id, error=error)
-                pause_ms = self._settings.poll_ms
-            except Exception:
-                log.exception("claim_failed", worker_id=self.worker_id)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next look must come
+                log.failure("claim_failed", error, worker_id=self.worker_id)
                 pause_ms = self._settings.poll_ms
             if pause_ms:
                 await self._rest(pause_ms)
 
     async def _rest(self, pause_ms: int) -> None:
         """Wait for a wake-up, at most as long as told."""
-        sleeper = asyncio.ensure_future(self._sleep_and_wake(pause_ms))
-        try:
-            await self._wake.wait()
-        finally:
-            sleeper.cancel()
-
-    async def _sleep_and_wake(self, pause_ms: int) -> None:
-        await self._clock.sleep(pause_ms)
-        self._wake.set()
+        await self._wake.rest(pause_ms)
 
     async def look(self) -> int:
         """Fill the free slots; how long to rest before looking again (0: not at all)."""

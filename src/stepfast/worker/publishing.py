@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from stepfast.engine.publishing import Publisher
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.ports import Clock
+from stepfast.kernel.sinks import HeldBack, SinkLetter
 from stepfast.log import Log
+from stepfast.worker.waking import WakeUp
 
 log = Log("publishing")
 
@@ -26,7 +29,7 @@ class PublishLoop:
         self._name = name
         self._clock = clock
         self._quick = 0
-        self._wake = asyncio.Event()
+        self._wake = WakeUp(clock)
 
     def wake(self) -> None:
         """Something was written, here or elsewhere."""
@@ -46,12 +49,28 @@ class PublishLoop:
     async def make_pass(self) -> int:
         """How many events were delivered."""
         try:
-            return await self._publisher.make_pass()
-        except StepfastError as error:
-            log.warning("publishing_failed", sink=self._name, error=error)
-        except Exception:
-            log.exception("publishing_failed", sink=self._name)
+            published = await self._publisher.make_pass()
+            self._tell()
+            return published
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next pass must come
+            log.failure("publishing_failed", error, sink=self._name)
         return 0
+
+    def _tell(self) -> None:
+        """What was not taken: a line for each try, and tries come more and more seldom."""
+        for step in self._publisher.troubles:
+            waiting = [each for each in step.held if each.tries]
+            if step.letters:
+                letter = step.letters[0]
+                log.warning("sink_letter_recorded", **self._of(letter, len(step.letters)), event_type=letter.type)
+            elif waiting:
+                log.warning("events_not_taken", **self._of(waiting[0], len(waiting)))
+            else:
+                log.warning("sink_away", sink=self._name, tries=step.tries, error=step.error)
+
+    def _of(self, first: SinkLetter | HeldBack, count: int) -> dict[str, Any]:
+        told = {"run_id": first.run_id, "seq": first.seq, "tries": first.tries, "error": first.error}
+        return {"sink": self._name, "count": count, **told}
 
     async def leave(self) -> None:
         """Let go of the sink, so that another may publish to it."""
@@ -63,12 +82,4 @@ class PublishLoop:
     async def _rest(self) -> None:
         """Wait until something is written, or it is time to look."""
         await self._clock.sleep(APART_MS)
-        sleeper = asyncio.ensure_future(self._sleep_and_wake())
-        try:
-            await self._wake.wait()
-        finally:
-            sleeper.cancel()
-
-    async def _sleep_and_wake(self) -> None:
-        await self._clock.sleep((QUICK_MS if self._quick else IDLE_MS) - APART_MS)
-        self._wake.set()
+        await self._wake.rest((QUICK_MS if self._quick else IDLE_MS) - APART_MS)

@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-import random
-
 from stepfast.engine.sealing import Sealer
-from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.ports import Clock
 from stepfast.log import Log
+from stepfast.worker.passes import PassLoop
 
 log = Log("sealing")
 
-# Passes of many workers spread out: one seals, and the others find little left.
-SPREAD = 0.5
 
-
-class SealLoop:
-    """Makes one pass after the other; one that fails is a line in the log, never the end of the loop."""
+class SealLoop(PassLoop):
+    """Seals events; a pass says how many."""
 
     def __init__(self, sealer: Sealer, clock: Clock, interval_ms: int) -> None:
+        super().__init__(clock, interval_ms)
         self._sealer = sealer
-        self._clock = clock
-        self._interval_ms = interval_ms
 
-    async def run(self) -> None:
-        while True:
-            await self._clock.sleep(round(self._interval_ms * (1 + SPREAD * random.random())))
-            await self.make_pass()
+    async def _do(self) -> int:
+        return await self._sealer.seal()
 
-    async def make_pass(self) -> int:
-        """How many events were sealed."""
-        try:
-            return await self._sealer.seal()
-        except StepfastError as error:
-            log.warning("sealing_failed", error=error)
-        except Exception:
-            log.exception("sealing_failed")
-        return 0
+    def _tell(self, error: Exception) -> None:
+        log.failure("sealing_failed", error)

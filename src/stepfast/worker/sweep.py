@@ -2,42 +2,28 @@
 
 from __future__ import annotations
 
-import random
-
 from stepfast.engine.sweeping import Sweep
-from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.ports import Clock
 from stepfast.log import Log
+from stepfast.worker.passes import PassLoop
 
 log = Log("sweep")
 
 INTERVAL_MS = 60_000
-# Passes of many workers spread out.
-SPREAD = 0.3
 
 
-class SweepLoop:
-    """Makes one pass after the other; one that fails is a line in the log, never the end of the loop."""
+class SweepLoop(PassLoop):
+    """Removes orphans; a pass says how many."""
 
     def __init__(self, sweep: Sweep, clock: Clock) -> None:
+        super().__init__(clock, INTERVAL_MS)
         self._sweep = sweep
-        self._clock = clock
 
-    async def run(self) -> None:
-        while True:
-            await self._clock.sleep(round(INTERVAL_MS * (1 + SPREAD * random.random())))
-            await self.make_pass()
-
-    async def make_pass(self) -> int:
-        """How many orphans were removed."""
-        try:
-            removed = await self._sweep.make_pass()
-        except StepfastError as error:
-            log.warning("sweep_failed", error=error)
-            return 0
-        except Exception:
-            log.exception("sweep_failed")
-            return 0
+    async def _do(self) -> int:
+        removed = await self._sweep.make_pass()
         if removed:
             log.info("blobs_swept", removed=removed)
         return removed
+
+    def _tell(self, error: Exception) -> None:
+        log.failure("sweep_failed", error)

@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 from asyncio import events
 from collections.abc import Generator
-from functools import partial
 from typing import Any
 
 from stepfast.kernel.annotations import MAX_NAME, MAX_OF_ATTEMPT, MAX_VALUE, annotated, note
-from stepfast.kernel.decisions import Record
+from stepfast.kernel.decisions import Decision, HeldRun, Record
 from stepfast.kernel.errors import Invalid, Unstorable, WrongCall
-from stepfast.kernel.states import StepState
 from stepfast.kernel.texts import check_optional_text, check_text
 from stepfast.workflows.bodies import current_step
 from stepfast.workflows.branches import thread_branch
-from stepfast.workflows.calls import Asked
 from stepfast.workflows.codec import ValueCodec
 from stepfast.workflows.culprits import find
 from stepfast.workflows.loop import RunLoop
+from stepfast.workflows.once_calls import WrittenCall
 from stepfast.workflows.waiting import ask
 
 
@@ -33,39 +31,17 @@ class Noted:
 NOTED = Noted()
 
 
-class AnnotateCall:
+class AnnotateCall(WrittenCall):
     """A fact of the run, noted by its code once."""
 
     kind = "annotate"
 
     def __init__(self, fact: str, value: str, scope: str | None) -> None:
-        self.name = f"annotate:{fact}"
-        self.input = self.counted = json.dumps({"value": json.loads(value), "scope": scope})
+        super().__init__(f"annotate:{fact}", json.dumps({"value": json.loads(value), "scope": scope}))
         self._fact = (fact, value, scope)
 
-    def counted_of(self, stored: str) -> str:
-        return stored
-
-    def value_of(self, text: str) -> Any:
-        return None
-
-    def recalled(self, asked: Asked, record: Record) -> None:
-        """It was noted, and that is all."""
-
-    def begin(self, asked: Asked, record: Record | None) -> None:
-        context, run = asked.context, asked.context.run
-        context.busy.add(asked.call)
-        noted = asked.new_record(StepState.COMPLETED, 1, context.host.clock.now())
-        context.save(note(run, noted, *self._fact), partial(context.ended, asked, noted.ended_at, None, None))
-
-    def call_off(self, asked: Asked) -> None:
-        """It is on its way and stays."""
-
-    def abandon(self, asked: Asked, record: Record) -> None:
-        """It has no record that is not its end."""
-
-    def drop(self) -> None:
-        """Nothing runs that could be stopped."""
+    def decided(self, run: HeldRun, record: Record) -> Decision:
+        return note(run, record, *self._fact)
 
 
 def annotate(name: str, value: Any, *, scope: str | None = None) -> Any:

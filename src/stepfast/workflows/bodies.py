@@ -7,8 +7,8 @@ import contextvars
 import functools
 import inspect
 import json
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
 
 from stepfast.kernel.asset_ports import AssetRows, Assets, Contents
 from stepfast.kernel.decisions import CallId, HeldRun
@@ -22,6 +22,22 @@ from stepfast.workflows.limits import UNLIMITED, BodyThreads, Limits
 Key = str | Sequence[str] | Callable[..., object]
 
 
+class Guarding(Protocol):
+    """Who is asked before a body reads or writes assets, and raises PolicyConflict where that is not to be."""
+
+    def guards(self, what: Literal["read", "write"]) -> bool:
+        """Whether anybody is to be asked at all."""
+        ...
+
+    async def before_reading(
+        self, info: StepInfo, assets: Sequence[Mapping[str, Any]], let: Collection[str] = ()
+    ) -> None: ...
+
+    async def before_writing(
+        self, info: StepInfo, writes: Sequence[Mapping[str, Any]], let: Collection[str] = ()
+    ) -> None: ...
+
+
 class StorageHost(NamedTuple):
     """Where a step's body finds assets and a storage of its own; they belong to the loop of the app."""
 
@@ -31,6 +47,8 @@ class StorageHost(NamedTuple):
     loop: asyncio.AbstractEventLoop
     callback_token: Callable[[HeldRun, CallId, Instant], str] | None = None
     """Makes the token by which outside work is told to be done."""
+    policies: Guarding | None = None
+    """Whoever must let bodies read and write assets."""
 
 
 class StepInfo(NamedTuple):

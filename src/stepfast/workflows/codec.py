@@ -384,10 +384,11 @@ class ArgumentsCodec(Codec):
     """All arguments of one function, by name, as one JSON object; one that does not fit its hint is `Invalid`."""
 
     def __init__(self, function: Callable[..., Any], what: str) -> None:
-        super().__init__(what, lambda: ArgumentsForm(self._fields(function), f"the arguments of {what}"))
         self._function = function
         self._signature = inspect.signature(function)
-        self._parameters = tuple(self._signature.parameters.values())
+        self._parameters = parameters = tuple(self._signature.parameters.values())
+        # Without this codec itself: a definition that nobody has any more goes at once, and with all that it names.
+        super().__init__(what, lambda: ArgumentsForm(fields_of(function, parameters), f"the arguments of {what}"))
         self._names = tuple(self._signature.parameters)
         self._plain = all(each.kind is each.POSITIONAL_OR_KEYWORD for each in self._parameters)
         self._count = len(self._names) if self._plain else -1
@@ -454,9 +455,11 @@ class ArgumentsCodec(Codec):
         given = inspect.BoundArguments(self._signature, OrderedDict(bound))
         return function(*given.args, **given.kwargs)
 
-    def _fields(self, function: Callable[..., Any]) -> dict[str, Any]:
-        hints = hints_of(function)
-        return {each.name: field_hint(each, modern(hints.get(each.name, Any))) for each in self._parameters}
+
+def fields_of(function: Callable[..., Any], parameters: Iterable[inspect.Parameter]) -> dict[str, Any]:
+    """The hints of a function's parameters, as those of the fields of all its arguments."""
+    hints = hints_of(function)
+    return {each.name: field_hint(each, modern(hints.get(each.name, Any))) for each in parameters}
 
 
 def field_hint(parameter: inspect.Parameter, hint: Any) -> Any:

@@ -25,6 +25,7 @@ from stepfast.workflows.child_calls import ChildKind, ChildrenCall, Ended, child
 from stepfast.workflows.codec import ValueCodec, digest
 from stepfast.workflows.joins import ONE
 from stepfast.workflows.loop import RunLoop
+from stepfast.workflows.once_calls import OnceCall
 from stepfast.workflows.wait_calls import SIGNAL
 from stepfast.workflows.waiting import ask
 
@@ -178,25 +179,15 @@ CarryOut = Callable[[Asked, str], Awaitable[None]]
 """Asks the store, under a key; raises what refuses it."""
 
 
-class CommandCall:
+class CommandCall(OnceCall):
     """Something that a run asks of its child, once: the store knows it by its key when it is asked again."""
 
     kind = "command"
 
     def __init__(self, name: str, text: str, carry_out: CarryOut) -> None:
-        self.name = name
-        self.input = self.counted = text
+        super().__init__(name, text)
         self._carry_out = carry_out
         self._errand: asyncio.Task[None] | None = None
-
-    def counted_of(self, stored: str) -> str:
-        return stored
-
-    def value_of(self, text: str) -> Any:
-        return None
-
-    def recalled(self, asked: Asked, record: Record) -> None:
-        """It was done, and that is all."""
 
     def begin(self, asked: Asked, record: Record | None) -> None:
         asked.context.busy.add(asked.call)
@@ -216,12 +207,6 @@ class CommandCall:
         revived = None if failure is None else failures.revive(failure)
         ended = partial(context.ended, asked, record.ended_at, None, revived)
         context.save(rules.record_step(context.run, record), ended)
-
-    def call_off(self, asked: Asked) -> None:
-        """It is on its way, and is recorded."""
-
-    def abandon(self, asked: Asked, record: Record) -> None:
-        """What was done stays done."""
 
     def drop(self) -> None:
         if self._errand is not None:

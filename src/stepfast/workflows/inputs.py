@@ -18,6 +18,7 @@ from stepfast.kernel.assets import (
     AssetView,
     check_name,
     fits_type,
+    item_of,
     parse_asset,
     uri_of,
 )
@@ -86,18 +87,6 @@ async def resolve_input(kind: Kind, spec: InputSpec, given: Any, assets: AssetsO
             return await _query(spec, given, assets)
         case _:
             assert_never(kind)
-
-
-def item_of(asset: AssetView) -> dict[str, Any]:
-    """An asset as expressions and steps see it."""
-    return {
-        "id": asset.id,
-        "version": asset.version,
-        "uri": asset.uri,
-        "media_type": asset.media_type,
-        "metadata": dict(asset.metadata),
-        "tags": list(asset.tags),
-    }
 
 
 def stand_in(name: AssetName, media_type: str | None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from stepfast.kernel.errors import Invalid, InvalidDefinition
@@ -125,7 +125,9 @@ class Registry:
         self._all_defined = workflows is None
         self._given: dict[str, Executable] = {}
         self._known_at: tuple[int, ...] = ()
-        self._known_then: dict[str, Executable] = {}
+        # An app keeps what is its own, and nothing that merely was in the process when it looked.
+        self._known_then: weakref.WeakValueDictionary[str, Executable] = weakref.WeakValueDictionary()
+        self._known_count = 0
         self._learned: dict[tuple[str, str, int], Workflow] = {}
         self._learned_codes: set[str] = set()
         self._lacks: dict[str, str] = {}
@@ -212,11 +214,12 @@ class Registry:
         known = self._known().items()
         return [each for code, each in known if isinstance(each, Workflow) and code not in self._learned_codes]
 
-    def _known(self) -> dict[str, Executable]:
-        # Asked for every run, and changed only when something is defined.
+    def _known(self) -> Mapping[str, Executable]:
+        # Asked for every run, and changed only when something is defined, or is dropped by whoever had it.
         state = self.changes
-        if state != self._known_at:
-            self._known_then = self._gather()
+        if state != self._known_at or len(self._known_then) < self._known_count:
+            found = self._gather()
+            self._known_then, self._known_count = weakref.WeakValueDictionary(found), len(found)
             self._known_at = state
         return self._known_then
 

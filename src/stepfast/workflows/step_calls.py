@@ -10,7 +10,7 @@ from typing import Any
 from stepfast.kernel import rules
 from stepfast.kernel.decisions import Decision, OpenWait, Record
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.errors import Invalid, RowsRefused, Unstorable, WrongCall
+from stepfast.kernel.errors import Invalid, PolicyConflict, RowsRefused, Unstorable, WrongCall
 from stepfast.kernel.events import Event
 from stepfast.kernel.outside import Asking
 from stepfast.kernel.outside_rules import go_outside
@@ -267,7 +267,9 @@ class StepCall:
 
     async def _attempt_failed(self, asked: Asked, started_at: Instant, error: BaseException) -> bool:
         limits, address, attempt = self._body.limits, asked.call.address, self._attempt_no
-        is_final = isinstance(error, NEVER_RETRIED)
+        # A policy's clear no is the same in a second; one that could not be asked may answer by then.
+        is_refused = isinstance(error, PolicyConflict) and error.__cause__ is None
+        is_final = is_refused or isinstance(error, NEVER_RETRIED)
         if isinstance(error, OutOfTime):
             is_final = error.limit.is_final
             error = timed_out(address, attempt, limits, is_final)

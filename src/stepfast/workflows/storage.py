@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 from asyncio import events
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 from stepfast.kernel.artifacts import Artifact, ArtifactKind, ArtifactView, Form, Keeping, keeping_of
@@ -17,12 +18,14 @@ from stepfast.kernel.assets import (
     JSON_TYPE,
     AssetName,
     AssetView,
+    LineageFilter,
     MadeBy,
     NewAsset,
     Role,
     check_media_type,
     check_name,
     check_size,
+    item_of,
     metadata_text,
     parse_asset,
 )
@@ -66,6 +69,27 @@ class Here(NamedTuple):
         if found is None:
             raise not_found(wanted.id, wanted.version)
         return found
+
+    async def let_read(self, assets: Sequence[AssetView], let: Collection[str] = ()) -> None:
+        """Have the app's policies let the body read these; `let` are those that a person has decided about."""
+        policies = self.host.policies
+        if policies is not None and policies.guards("read"):
+            await policies.before_reading(self.info, [item_of(asset) for asset in assets], let)
+
+    async def is_let(self, asset: AssetView) -> bool:
+        """Whether this step was let read an asset in this generation: by its declaration, or in an earlier attempt."""
+        made_by = self.made_by
+        where = LineageFilter(
+            self.info.run.tenant, made_by.run_id, asset.id, asset.version, generation=made_by.generation
+        )
+        rows = await self.host.rows.lineage(where)
+        return any(row.role is Role.READ and row.step == made_by.step for row in rows)
+
+    async def let_write(self, made: Iterable[tuple[NewAsset, bytes]], let: Collection[str] = ()) -> None:
+        """Have the app's policies let the body write all of these, before any of them is written."""
+        policies = self.host.policies
+        if policies is not None and policies.guards("write"):
+            await policies.before_writing(self.info, [_to_write(new, content) for new, content in made], let)
 
     async def make(self, new: NewAsset, content: bytes, origin: str) -> AssetView:
         """Keep what a step has made, once for what is told of its origin; an id that is taken is left alone."""
@@ -183,6 +207,9 @@ async def read_asset(asset: Any, version: int | None = None) -> bytes:
     here = body_here("storage.read_asset")
     wanted = parse_asset(asset)
     found = await here.find(wanted if version is None else wanted._replace(version=version))
+    policies = here.host.policies
+    if policies is not None and policies.guards("read") and not await here.is_let(found):
+        await here.let_read([found])
     await here.host.rows.trace(here.info.run.tenant, here.made_by, Role.READ, [(found, wanted.id)])
     return await here.host.assets.read(found)
 
@@ -210,9 +237,22 @@ async def write_asset(
         fallback_type=given.media_type,
         made_by=made_by,
     )
+    await here.let_write([(new, given.content)])
     # The same step that makes the same thing again, because its first answer was lost, has made it.
     origin = f"{run.run_id} {run.generation} {made_by.step} {wanted} {hashlib.sha256(given.content).hexdigest()}"
     return await here.make(new, given.content, origin)
+
+
+def _to_write(new: NewAsset, content: bytes) -> dict[str, Any]:
+    """What is about to be written, as policies see it."""
+    return {
+        "id": new.id,
+        "media_type": new.media_type or new.fallback_type,
+        "metadata": json.loads(new.metadata or "{}"),
+        "tags": list(new.tags or ()),
+        "size": len(content),
+        "digest": hashlib.sha256(content).hexdigest(),
+    }
 
 
 def not_found(asset_id: str, version: int | None) -> AssetNotFound:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from asyncio import events
-from functools import partial
 from typing import Any
 
 from stepfast.kernel import rules
-from stepfast.kernel.decisions import Record
+from stepfast.kernel.decisions import Decision, HeldRun, Record
 from stepfast.kernel.errors import Invalid, Unstorable, WrongCall
 from stepfast.kernel.events import EventType
-from stepfast.kernel.states import StepState
 from stepfast.kernel.texts import check_text
 from stepfast.workflows.bodies import current_step
 from stepfast.workflows.branches import thread_branch
-from stepfast.workflows.calls import Asked
 from stepfast.workflows.codec import ValueCodec
 from stepfast.workflows.loop import RunLoop, current_branch_of
+from stepfast.workflows.once_calls import WrittenCall
 from stepfast.workflows.progress import progress_data
 from stepfast.workflows.waiting import ask
 
@@ -25,40 +23,17 @@ MAX_EVENT_DATA = 1_000_000
 RESERVED = frozenset(map(str, EventType))
 
 
-class EmitCall:
+class EmitCall(WrittenCall):
     """An event of the workflow's own, written once."""
 
     kind = "emit"
 
     def __init__(self, event: str, data: str) -> None:
-        self.name = f"emit:{event}"
-        self.input = self.counted = data
+        super().__init__(f"emit:{event}", data)
         self._event = event
 
-    def counted_of(self, stored: str) -> str:
-        return stored
-
-    def value_of(self, text: str) -> Any:
-        return None
-
-    def recalled(self, asked: Asked, record: Record) -> None:
-        """It was written, and that is all."""
-
-    def begin(self, asked: Asked, record: Record | None) -> None:
-        context = asked.context
-        context.busy.add(asked.call)
-        emitted = asked.new_record(StepState.COMPLETED, 1, context.host.clock.now())
-        decision = rules.emit(context.run, emitted, self._event, self.input)
-        context.save(decision, partial(context.ended, asked, emitted.ended_at, None, None))
-
-    def call_off(self, asked: Asked) -> None:
-        """It is on its way and stays."""
-
-    def abandon(self, asked: Asked, record: Record) -> None:
-        """It has no record that is not its end."""
-
-    def drop(self) -> None:
-        """Nothing runs that could be stopped."""
+    def decided(self, run: HeldRun, record: Record) -> Decision:
+        return rules.emit(run, record, self._event, self.input)
 
 
 def emit(event: str, data: Any = None) -> Any:

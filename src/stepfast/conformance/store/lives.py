@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from stepfast.conformance.store.acts import end, fail
+from stepfast.conformance.store.acts import decide, end, fail, joins, wait
 from stepfast.conformance.store.harness import Harness
 from stepfast.conformance.store.suite import StoreSuite, on_fresh_stores
 from stepfast.kernel.commands import Rerun
-from stepfast.kernel.states import RunState
+from stepfast.kernel.states import RunState, WaitKind
+
+MARKED = '{"transformation": {"name": "docs.shorten", "version": 1}}'
 
 
 @on_fresh_stores
@@ -44,3 +46,20 @@ class LivesSuite(StoreSuite):
         first = await harness.store.children(parent.run_id, limit=2)
         rest = await harness.store.children(parent.run_id, first[-1].run_id)
         assert [child.run_id for child in (*first, *rest)] == sorted(born)
+
+    async def test_transformations_are_listed_without_the_other_children(self, harness: Harness) -> None:
+        parent = await harness.held()
+        kinds = (
+            ("step", MARKED),
+            ("step", None),
+            ("workflow", MARKED),
+            ("step", '{"step_policy": {}}'),
+            ("step", MARKED),
+        )
+        born = [harness.new_run(joins=joins(parent), kind=kind, metadata=metadata) for kind, metadata in kinds]
+        opened = (wait(1, WaitKind.CHILDREN, need=len(born)),)
+        await harness.save(decide(parent, opened=opened, children=born))
+        found = await harness.store.transformations(parent.run_id)
+        assert [run.run_id for run in found] == [born[0].run_id, born[-1].run_id]
+        assert await harness.store.transformations(parent.run_id, limit=1) == found[:1]
+        assert await harness.store.transformations(born[0].run_id) == []

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from stepfast.conformance.store.acts import NOON, end, step
+from stepfast.conformance.store.acts import NOON, decide, end, step
 from stepfast.conformance.store.harness import Harness
-from stepfast.conformance.store.suite import StoreSuite, on_fresh_stores
+from stepfast.conformance.store.suite import StoreSuite, cases, on_fresh_stores
+from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.seals import Leaf, Seal, SealBody, leaves_of, root_of
+from stepfast.kernel.trail import EventFilter
 from stepfast.kernel.views import EventView
 
 
@@ -50,6 +52,45 @@ class TrailSuite(StoreSuite):
         events = (await harness.store.trail(0, 100)).events
         found = await harness.store.sealed_events(events[0].position, events[2].position, 100)
         assert found == events[1:3]
+
+    async def test_events_are_found_by_what_they_tell_newest_first(self, harness: Harness) -> None:
+        run = await harness.held(correlation_id="case-7")
+        await harness.save(step(run))
+        other = await harness.start(tenant="other")
+        events = (await harness.store.trail(0, 100)).events[::-1]
+        own = [event for event in events if event.run_id == run.run_id]
+        find = harness.store.find_events
+        assert await find(EventFilter()) == events
+        assert await find(EventFilter(limit=2)) == events[:2]
+        assert await find(EventFilter(before=events[1].position)) == events[2:]
+        assert await find(EventFilter(run_id=run.run_id)) == own
+        assert await find(EventFilter(tenant="acme")) == own
+        assert await find(EventFilter(correlation_id="case-7")) == own
+        assert [event.run_id for event in await find(EventFilter(correlation_id=other.run_id))] == [other.run_id]
+        assert await find(EventFilter(types=("queued", "claimed"))) == [
+            e for e in events if e.type in ("queued", "claimed")
+        ]
+        assert await find(EventFilter(types=("queue",))) == []
+        assert await find(EventFilter(since=events[-1].at)) == events
+        assert await find(EventFilter(until=events[-1].at)) == []
+
+    @cases(
+        where={
+            "address": EventFilter(step="pay/charge#2"),
+            "name": EventFilter(step_name="charge"),
+            "actor": EventFilter(actor="ann"),
+        }
+    )
+    async def test_an_event_is_found_by_its_step_or_who_did_it(self, harness: Harness, where: EventFilter) -> None:
+        run = await harness.held()
+        told = Event(EventType.STEP_COMPLETED, NOON, "pay/charge#2", 1, "ann")
+        others = (told._replace(step="pay/recharge#2", actor="anna"), told._replace(step=None, actor=None))
+        await harness.save(decide(run, events=(told, *others)))
+        found = await harness.store.find_events(where)
+        assert [(event.step, event.actor) for event in found] == [("pay/charge#2", "ann")]
+
+    async def test_a_trail_without_events_has_none_to_find(self, harness: Harness) -> None:
+        assert await harness.store.find_events(EventFilter()) == []
 
     async def test_what_stands_behind_a_position_is_counted(self, harness: Harness) -> None:
         await harness.start_many(4)

@@ -27,3 +27,16 @@ select s.run_id, s.tenant, s.workflow, s.version, s.kind, s.state, s.generation,
    and s.run_id > :after
  order by s.run_id
  limit :limit;
+
+-- name: list_transformations
+-- The transformations that a run has used, oldest first; the metadata of such runs is the engine's own.
+select s.run_id, s.tenant, s.workflow, s.version, s.kind, s.state, s.generation, s.queue, s.priority, s.queued_at,
+       s.updated_at, s.ended_at, s.worker_id, s.token, s.crashes, s.claims, s.parent_id, s.key, s.actor,
+       s.correlation_id, s.causation_id, s.thread_id, s.subject, s.metadata, s.input, s.value, s.error, s.code,
+       s.definition
+  from stepfast.run_state s
+ where s.parent_id = :run_id
+   and s.kind = 'step'
+   and s.metadata like '%"transformation":%'
+ order by s.queued_at, s.run_id
+ limit :limit;

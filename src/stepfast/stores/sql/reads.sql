@@ -62,7 +62,7 @@ select wait_id, kind, name, due_at, need, spare, total, got, failed
 
 -- name: list_inbox
 -- What has come for a run and was not yet taken, in order of arrival.
-select n, kind, name, value, actor, at, told, reason
+select n, kind, name, value, actor, at, told, reason, cause
   from stepfast.inbox
  where run_id = :run_id
  order by n;

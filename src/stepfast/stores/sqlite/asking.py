@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import apsw
+from apsw.ext import query_info
 
 from stepfast.kernel.durations import Instant
 from stepfast.stores.statements import load_statements
@@ -22,6 +23,21 @@ def statements(file: str) -> dict[str, str]:
 def fetch(connection: apsw.Connection, text: str, bindings: Bindings = ()) -> list[Row]:
     """All rows that a statement answers with."""
     return connection.execute(text, bindings).fetchall()
+
+
+def fetch_damaged(connection: apsw.Connection, text: str, bindings: Bindings = ()) -> list[Row]:
+    """The rows of a query in which somebody has put bytes that are no UTF-8; those are shown as lone surrogates.
+
+    No text that was ever stored has such a character, so that what was changed stays unlike what was written.
+    """
+    names = [f"c{number}" for number in range(len(query_info(connection, text).description))]
+    shown = ", ".join(f"case typeof({name}) when 'text' then cast({name} as blob) else {name} end" for name in names)
+    raw = f"with raw({', '.join(names)}) as ({text.rstrip(';')}) select {shown} from raw"
+    return [tuple(_readable(value) for value in row) for row in connection.execute(raw, bindings)]
+
+
+def _readable(value: Any) -> Any:
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
 
 
 def fetch_each(connection: apsw.Connection, text: str, bindings: Iterable[Row]) -> list[Row]:

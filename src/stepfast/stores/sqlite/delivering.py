@@ -8,9 +8,9 @@ import apsw
 
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import KeyReused
+from stepfast.kernel.event_data import signal_data
 from stepfast.kernel.events import EventType
 from stepfast.kernel.exchange import Delivered, Delivery
-from stepfast.kernel.rules import signal_data
 from stepfast.kernel.states import RunState, TaskState
 from stepfast.stores.sqlite import reading
 from stepfast.stores.sqlite.asking import Row, fetch, moment, one, statements
@@ -70,7 +70,7 @@ def _key(delivery: Delivery, tenant: str) -> dict[str, str | None]:
 def _tell(connection: apsw.Connection, delivery: Delivery, whose: tuple[str, int, int], n: int, now: Instant) -> None:
     tenant, generation, token = whose
     seq = last_event(connection, delivery.run_id) + 1
-    data = signal_data(delivery.name, n, delivery.reason)
+    data = signal_data(delivery.name, n, delivery.reason, delivery.key)
     identity = (delivery.run_id, seq, tenant, generation)
     write_events(connection, [(*identity, EventType.SIGNALLED.value, now, None, None, token, delivery.actor, data)])
 

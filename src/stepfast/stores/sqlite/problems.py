@@ -22,6 +22,11 @@ _STATES: tuple[tuple[type[Exception], type[StepfastError], str], ...] = (
     (apsw.FullError, StoreUnusable, "cannot grow: the disk is full. Nothing was written; free some space."),
     (apsw.NotADBError, StoreUnusable, "is no SQLite database. Name another file; this one was left alone."),
     (apsw.CorruptError, StoreUnusable, "is damaged. Put a backup in its place."),
+    (
+        UnicodeDecodeError,
+        StoreUnusable,
+        "holds text that is no UTF-8: somebody has changed it. Put a backup in its place.",
+    ),
     (apsw.IOError, StoreUnusable, "cannot be read or written by the system. Check the disk."),
     (PermissionError, StoreUnusable, "cannot be used. Allow reading and writing the file and its folder."),
     (OSError, StoreUnusable, "cannot be used by the system. Check the path and the disk."),
@@ -36,6 +41,11 @@ def explained(path: Path) -> Iterator[None]:
         yield
     except REFUSED as refusal:
         raise RowsRefused(f"The store {path} refuses a row: {refusal}. Nothing of its batch was written.") from refusal
+    except apsw.SQLError as problem:
+        if "no such" not in str(problem):
+            raise
+        words = "lacks a table or column that it should have. Put a backup in its place."
+        raise StoreUnusable(f"The store {path} {words} ({problem})") from problem
     except _KNOWN as problem:
         raise _explain(path, problem) from problem
 

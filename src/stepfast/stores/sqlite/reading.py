@@ -27,12 +27,14 @@ from stepfast.kernel.views import (
     WorkerView,
 )
 from stepfast.stores import rows
-from stepfast.stores.sqlite.asking import fetch
+from stepfast.stores.sqlite.asking import fetch, fetch_damaged
 from stepfast.stores.statements import narrowed, shared_statements, unprefixed
 
 T = TypeVar("T")
 
 SQL = {name: unprefixed(text) for name, text in shared_statements().items()}
+# What reads the trail: what was changed is shown as it stands now, so that whoever verifies can say what it is.
+HISTORY = frozenset({"list_events", "list_trail", "events_between", "list_seals", "last_seal", "list_leaves"})
 
 
 def get_run(connection: apsw.Connection, tenant: str | None, run_id: RunId) -> RunView | None:
@@ -124,5 +126,11 @@ def read(
     connection: apsw.Connection, name: str, bindings: dict[str, Any], view: Callable[[Sequence[Any]], T]
 ) -> list[T]:
     """The rows of a shared statement, each as its view."""
-    given = {parameter for parameter, value in bindings.items() if value is not None}
-    return [view(row) for row in fetch(connection, narrowed(SQL[name], given), bindings)]
+    text = narrowed(SQL[name], {parameter for parameter, value in bindings.items() if value is not None})
+    try:
+        found = fetch(connection, text, bindings)
+    except UnicodeDecodeError:
+        if name not in HISTORY:
+            raise
+        found = fetch_damaged(connection, text, bindings)
+    return [view(row) for row in found]

@@ -110,8 +110,10 @@ class Newcomers:
         )
 
     def _add_events(self, run: NewRun, holder: WorkerId | None) -> None:
-        data = json.dumps({"workflow": run.workflow, "version": run.version})
-        queued = (run.run_id, run.tenant, self._now, run.actor, run.causation_id, data)
+        data = {"workflow": run.workflow, "version": run.version}
+        if run.correlation_id is not None:
+            data["correlation_id"] = run.correlation_id
+        queued = (run.run_id, run.tenant, self._now, run.actor, run.causation_id or run.key, json.dumps(data))
         self._pending.rows["insert_queued"].append(queued)
         if holder is not None:
             claimed = (EventType.CLAIMED.value, self._now, None, None, 1, None, claimed_data(holder, self._label))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, overload
@@ -114,8 +115,16 @@ class CombinedSteps(ReadySteps):
         given.pop("config", None)
         is_named = isinstance(target, str) or given or "arguments" in inputs
         if not is_named and isinstance(target, AsyncStep | SyncStep | Executor):
-            inputs = {**inputs, "arguments": {first_parameter(Executor.of(target)): self.item}}
+            inputs = {**inputs, "arguments": self._item_as_input(target, inputs)}
         return self.use(target, **inputs)
+
+    def _item_as_input(self, target: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+        executor = Executor.of(target)
+        beside = ("assets",) if inputs.get("reads") else ()
+        # What is read by its item alone needs no item beside.
+        if set(inspect.signature(executor.body.function).parameters) == set(beside):
+            return {}
+        return {first_parameter(executor, beside): self.item}
 
     def when(self, condition: Condition, *steps: GraphStep[Any]) -> None:
         """Do these steps only if a condition holds; else each of them is skipped."""

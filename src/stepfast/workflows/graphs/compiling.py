@@ -6,7 +6,6 @@ import inspect
 import json
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,15 +16,17 @@ from stepfast.workflows.culprits import is_native
 from stepfast.workflows.executors.executor import Executor
 from stepfast.workflows.executors.schemas import CONFIG
 from stepfast.workflows.functions import Workflow
-from stepfast.workflows.graphs.drafts import Draft, GateDraft, GraphStep, Group, PolicyDraft, UseDraft, joined_hint
+from stepfast.workflows.graphs.assets import ASSETS, reads_of, writes_of
+from stepfast.workflows.graphs.drafts import Draft, GateDraft, GraphStep, Group, UseDraft, joined_hint
+from stepfast.workflows.graphs.estimating import Estimating
 from stepfast.workflows.graphs.formulas import Reading, StageInputs, formula_of, has_unknown, is_function
 from stepfast.workflows.graphs.hints import NoSuchPart, item_of, may_be_list, may_fit, part_of, restored
+from stepfast.workflows.graphs.policies import policies_of
 from stepfast.workflows.graphs.stages import Around, executor_of, types_of
 from stepfast.workflows.graphs.terms import good_options
 from stepfast.workflows.graphs.values import Value, path_of, root_of, step_of
 from stepfast.workflows.limits import Limits, check_limit
 from stepfast.workflows.plans.checking import Names, Problem
-from stepfast.workflows.plans.frame import BESIDE
 from stepfast.workflows.plans.plan import (
     Block,
     Each,
@@ -34,14 +35,11 @@ from stepfast.workflows.plans.plan import (
     Handler,
     OnFailure,
     PlanStep,
-    Policy,
-    Reference,
-    Scope,
     Use,
     While,
 )
 from stepfast.workflows.registry import DEFINED_STEPS
-from stepfast.workflows.steps import AsyncStep, StepAlone, SyncStep
+from stepfast.workflows.steps import AsyncStep, SyncStep
 
 if TYPE_CHECKING:
     from stepfast.workflows.graphs.graph import Graph
@@ -53,6 +51,8 @@ PLACES: Mapping[str, str] = {
     "output": "in `after` and `undo` of a step, and in a loop",
     "round": "in a loop",
     "error": "in steps that are given to graph.catch(...)",
+    "assets": "in a step with reads=, and in policies before a read or a write",
+    "writes": "in policies before a write",
 }
 
 
@@ -105,11 +105,13 @@ class Compiler:
             ),
             queue=options.get("queue"),
             priority=options.get("priority", 0),
-            before=self._in_item(draft, (), lambda: self._gate(options.get("before"))),
-            after=self._in_item(draft, ("output",), lambda: self._gate(options.get("after"))),
-            undo=self._in_item(draft, ("output",), lambda: self._undo(options.get("undo"))),
-            catch=self._in_item(draft, ("error",), lambda: self._catch(draft)),
-            policies=self._in_item(draft, ("output",), lambda: self._policies(options.get("policies", ()))),
+            before=self.in_item(draft, (), lambda: self._gate(options.get("before"))),
+            after=self.in_item(draft, ("output",), lambda: self._gate(options.get("after"))),
+            undo=self.in_item(draft, ("output",), lambda: self._undo(options.get("undo"))),
+            catch=self.in_item(draft, ("error",), lambda: self._catch(draft)),
+            policies=policies_of(self, draft, options.get("policies", ())),
+            reads=self.in_item(draft, (), lambda: reads_of(options.get("reads", ()), self)),
+            writes=self.in_item(draft, ("output", *_read(draft)), lambda: writes_of(options.get("writes", ()), self)),
             on_failure=self._on_failure(options.get("on_failure", OnFailure.FAIL)),
             mock=options.get("mock"),
             has_mock="mock" in options,
@@ -121,9 +123,9 @@ class Compiler:
 
     def _repeats(self, draft: Draft, make: Callable[[], T]) -> T:
         """Compile what is done in every round of a step."""
-        return self._in_item(draft, () if draft.loop is None else ("output", "round"), make)
+        return self.in_item(draft, (*_read(draft), *(() if draft.loop is None else ("output", "round"))), make)
 
-    def _in_item(self, draft: Draft, names: Iterable[str], make: Callable[[], T]) -> T:
+    def in_item(self, draft: Draft, names: Iterable[str], make: Callable[[], T]) -> T:
         """Compile what belongs to one item of a step, where these names are known too."""
         outer, item = self._seen, () if draft.each is None else ("item",)
         self._seen = outer.union(item, names)
@@ -158,20 +160,20 @@ class Compiler:
             elif isinstance(each, str):
                 yield each
             else:
-                self.refuse(f"{self._place} has {shown(each)} in {what}", "Give handles of steps, groups, or ids.")
+                self.refuse(f"{self.place} has {shown(each)} in {what}", "Give handles of steps, groups, or ids.")
 
     def _check_handle(self, step: GraphStep[Any]) -> None:
         if step.graph is not self.graph:
-            told = f"{self._place} names {step.id!r} of graph {step.graph.name!r}"
+            told = f"{self.place} names {step.id!r} of graph {step.graph.name!r}"
             self.refuse(told, f"A step of graph {self.graph.name!r} can name only steps of that graph.")
         elif step.is_stale:
             self.refuse(
-                f"{self._place} names {step.id!r} by the handle that it had before it was made one of many",
+                f"{self.place} names {step.id!r} by the handle that it had before it was made one of many",
                 "Use the handle that graph.each(...) returned: its output has the results of all.",
             )
 
     @property
-    def _place(self) -> str:
+    def place(self) -> str:
         return f"graph {self.graph.name!r}" if self._at is None else f"step {self._at.id!r}"
 
     # What formulas ask for.
@@ -182,9 +184,11 @@ class Compiler:
 
     def hint_of(self, name: str) -> Any:
         if name in PLACES and name not in self._seen:
-            self.refuse(f"{self._place} reads {name!r} where there is none", f"It is known only {PLACES[name]}.")
+            self.refuse(f"{self.place} reads {name!r} where there is none", f"It is known only {PLACES[name]}.")
         if name == "input":
             return self.graph.input_hint
+        if name in ("assets", "writes"):
+            return ASSETS
         if self._at is not None and name == "item":
             return self._item_hint(self._repeated(self._at))
         return self._at.hint() if self._at is not None and name == "output" else Any
@@ -202,13 +206,17 @@ class Compiler:
         if len(alike) == 1:
             return alike[0]
         hint = self._names.nearest(parameter) or "Parameters are ids of steps, or input, item, output, run, tenant."
-        self.refuse(f"{self._place} has a function with the parameter {parameter!r}, and no step has that id", hint)
+        self.refuse(f"{self.place} has a function with the parameter {parameter!r}, and no step has that id", hint)
         return None
 
     def check_own(self, value: Value[Any]) -> None:
         step = step_of(value)
-        if step is not None:
-            self._check_handle(step)
+        if step is None:
+            return
+        self._check_handle(step)
+        if root_of(value) == "assets" and (step.draft.each is not None or not step.draft.touches("write")):
+            hint = "Only steps with writes=, or with a transformation, and not for each of many, have assets."
+            self.refuse(f"{self.place} reads {value!r}, and there are none", hint)
 
     def refuse(self, message: str, hint: str = "") -> None:
         self.problems.append(Problem("" if self._at is None else self._at.id, message, hint))
@@ -221,9 +229,7 @@ class Compiler:
 
     def _formula(self, what: str, condition: Any) -> Formula:
         if not isinstance(condition, bool) and not has_unknown(condition):
-            self.refuse(
-                f"{self._place} has `{what}` {shown(condition)}", "A condition is a handle, a lambda or a bool."
-            )
+            self.refuse(f"{self.place} has `{what}` {shown(condition)}", "A condition is a handle, a lambda or a bool.")
         return formula_of(condition, self)
 
     def _repeated(self, draft: Draft) -> Draft | None:
@@ -241,7 +247,7 @@ class Compiler:
         """The hint of what a handle leads to."""
         step, root = step_of(value), root_of(value)
         if step is not None:
-            hint = self.output_hint(step.id) if root == "output" else bool
+            hint = {"output": self.output_hint(step.id), "assets": ASSETS}.get(root, bool)
         elif root == "input" or self._at is None:
             hint = self.graph.input_hint
         else:
@@ -260,8 +266,8 @@ class Compiler:
             return None
         over = formula_of(each.over, self)
         if not self._may_be_list(each.over):
-            self.refuse(f"{self._place} is done for each of {shown(each.over)}", "That is no list.")
-        key = None if each.key is None else self._in_item(draft, (), partial(self._key, each.key))
+            self.refuse(f"{self.place} is done for each of {shown(each.over)}", "That is no list.")
+        key = None if each.key is None else self.in_item(draft, (), partial(self._key, each.key))
         return Each(over, "item", key, each.at_once, each.join)
 
     def _may_be_list(self, over: Any) -> bool:
@@ -295,25 +301,12 @@ class Compiler:
             return self.use(given)
         if isinstance(given, str):
             raise InvalidDefinition(f"undo is {given!r}: say what it is given, as in graph.undo({given!r}, ...)")
-        executor = self.executor(given)
-        parameter = first_parameter(executor)
-        return Use(executor.name, formula_of({parameter: Value("output")}, self))
+        return self.use_of_output(given)
 
-    def _policies(self, drafts: Iterable[PolicyDraft]) -> tuple[Policy, ...]:
-        return tuple(self._policy(draft) for draft in drafts)
-
-    def _policy(self, draft: PolicyDraft) -> Policy:
-        is_of_output = draft.before is None and not draft.check.inputs
-        if is_of_output and isinstance(draft.check.target, str):
-            told = (
-                f"policy {draft.id!r} has the check {draft.check.target!r}: say what it is given, in arguments={{...}}"
-            )
-            raise InvalidDefinition(told)
-        check = self._undo(draft.check.target) if is_of_output else self.use(draft.check, beside=BESIDE)
-        assert check is not None
-        limits = Limits(check_limit("the timeout of a policy", draft.timeout))
-        when = self._optional(draft.when)
-        return Policy(draft.id, check, draft.conflict, draft.before, when, limits, dict(draft.terms))
+    def use_of_output(self, target: Any) -> Use:
+        """The call of a step with what another one gave."""
+        executor = self.executor(target)
+        return Use(executor.name, formula_of({first_parameter(executor): Value("output")}, self))
 
     def _estimate(self, estimate: Any) -> Formula | None:
         return None if estimate is None else Estimating.of(estimate, self)
@@ -331,8 +324,7 @@ class Compiler:
 
     def executor(self, target: Any) -> Executor:
         """The executor of a step, made known under its name."""
-        is_transformation = isinstance(getattr(target, "alone", None), StepAlone)
-        if not is_transformation and not isinstance(target, AsyncStep | SyncStep | Executor):
+        if not is_transformation(target) and not isinstance(target, AsyncStep | SyncStep | Executor):
             raise InvalidDefinition(
                 f"{shown(target)} cannot be used as a step: mark the function with @step, give an executor's name, or "
                 f"write a stage of the graph."
@@ -351,7 +343,7 @@ class Compiler:
         try:
             signature.replace(parameters=kept).bind(**inputs)
         except TypeError as error:
-            self.refuse(f"{self._place}: {error}", f"Step {executor.name!r} takes {signature}.")
+            self.refuse(f"{self.place}: {error}", f"Step {executor.name!r} takes {signature}.")
             return
         hints = hints_of(executor.body.function)
         for name, binding in inputs.items():
@@ -362,7 +354,7 @@ class Compiler:
         if isinstance(binding, Value):
             given = self._hint_at(binding)
             if not may_fit(given, hint):
-                told = f"{self._place} is given {binding!r} as {name!r}, which is {_shown_hint(given)}"
+                told = f"{self.place} is given {binding!r} as {name!r}, which is {_shown_hint(given)}"
                 self.refuse(told, f"It takes {_shown_hint(hint)}.")
         elif not has_unknown(binding):
             ValueCodec(hint, f"its {name!r}").restore(restored(binding, hint))
@@ -382,7 +374,8 @@ class Compiler:
         repeated = self._repeated(draft)
         has_item = repeated is not None
         item = self._item(repeated, types.item)
-        around = Around(self.graph.input_hint, hint, item, has_item, outputs, types.output)
+        assets = ASSETS if draft.options.get("reads") else None
+        around = Around(self.graph.input_hint, hint, item, has_item, outputs, types.output, assets)
         executor = executor_of(
             function, f"{self.graph.domain}.{draft.id}", draft.id, around, draft.options.get("queue")
         )
@@ -404,7 +397,7 @@ class Compiler:
         if wanted is Any:
             return given
         if not may_fit(given, wanted):
-            told = f"{self._place} has a context with the item {_shown_hint(wanted)}, and is done for each"
+            told = f"{self.place} has a context with the item {_shown_hint(wanted)}, and is done for each"
             self.refuse(f"{told} {_shown_hint(given)}", f"Write StageContext[..., ..., {_shown_hint(given)}].")
         return wanted
 
@@ -427,31 +420,24 @@ class Compiler:
         return own, defaults
 
 
-@dataclass(frozen=True, slots=True)
-class Estimating:
-    """What a step is likely to cost, of the run's input and the step's config."""
-
-    function: Callable[..., float]
-    names: tuple[str, ...]
-    references: tuple[Reference, ...] = (("inputs",), ("config",))
-
-    @classmethod
-    def of(cls, function: Callable[..., float], compiler: Compiler) -> Estimating:
-        names = tuple(inspect.signature(function).parameters)
-        for name in names:
-            if name not in ("input", "config"):
-                hint = "Before a run only `input` and `config` are known."
-                compiler.refuse(f"{compiler._place} has an estimate with the parameter {name!r}", hint)
-        return cls(function, names)
-
-    def evaluate(self, scope: Scope) -> Any:
-        known = {"input": scope["inputs"], "config": scope["config"]}
-        return self.function(*(known[name] for name in self.names))
+def is_transformation(target: Any) -> bool:
+    """Whether what a step uses is a transformation, which reads and writes assets by itself."""
+    return getattr(getattr(target, "body", None), "apart", None) is not None
 
 
-def first_parameter(executor: Executor) -> str:
+def _read(draft: Draft) -> tuple[str, ...]:
+    """What a step knows because it reads."""
+    return ("assets",) if draft.options.get("reads") else ()
+
+
+def given_beside(draft: Draft) -> tuple[str, ...]:
+    """What a step that has a parameter of this name is given without being told to."""
+    return (CONFIG, *_read(draft))
+
+
+def first_parameter(executor: Executor, beside: Collection[str] = ()) -> str:
     """The parameter that is given what a step is about: the item, or the output to be undone."""
-    names = [name for name in inspect.signature(executor.body.function).parameters if name != CONFIG]
+    names = [name for name in inspect.signature(executor.body.function).parameters if name not in (CONFIG, *beside)]
     if not names:
         raise InvalidDefinition(f"step {executor.name!r} takes nothing; it needs a parameter here.")
     return names[0]

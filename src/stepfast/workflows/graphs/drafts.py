@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Generic, Literal, NotRequired, TypedDict
 
 from typing_extensions import TypeVar
 
@@ -109,8 +109,31 @@ class ReviewTerms(TypedDict, total=False):
     quorum_reject: int
 
 
-class StepOptions(TypedDict, total=False):
-    """What can be said of any step."""
+class AssetRead(TypedDict):
+    """An asset that a step reads, by its id, `id@version` or uri: looked up when the step is done, one of `assets`."""
+
+    asset: Binding
+    type: NotRequired[str]
+    """The media type that it must be of, or a kind such as `image/*`."""
+
+
+class AssetWrite(TypedDict):
+    """An asset that a step writes when it has ended well; where the id is taken, it gets another."""
+
+    asset: Binding
+    type: NotRequired[str]
+    content: NotRequired[Binding]
+    """What is written: without it, the output of the step."""
+    metadata: NotRequired[Binding]
+    tags: NotRequired[Sequence[str]]
+
+
+Reads = AssetRead | Sequence[AssetRead]
+Writes = AssetWrite | Sequence[AssetWrite]
+
+
+class StageOptions(TypedDict, total=False):
+    """What can be said of a stage: its `reads` are steps as well as assets."""
 
     needs: Iterable[GraphStep[Any] | Group | str]
     when: Condition
@@ -129,6 +152,13 @@ class StepOptions(TypedDict, total=False):
     metadata: Mapping[str, Any]
     estimate: Callable[..., float]
     mock: Any
+    writes: Writes
+
+
+class StepOptions(StageOptions, total=False):
+    """What can be said of any other step."""
+
+    reads: Reads
 
 
 class ReviewOptions(StepOptions, ReviewTerms, total=False):
@@ -160,6 +190,12 @@ class Draft:
     each: EachDraft | None = None
     loop: LoopDraft | None = None
     catch: list[CatchDraft] = field(default_factory=list)
+    may_touch: bool = False
+    """Whether it may read and write assets without a word: it uses a transformation, or what only the app knows."""
+
+    def touches(self, what: Literal["read", "write"]) -> bool:
+        """Whether it reads, or writes, assets."""
+        return self.may_touch or bool(self.options.get("reads" if what == "read" else "writes"))
 
 
 class GraphStep(Generic[T]):
@@ -179,6 +215,11 @@ class GraphStep(Generic[T]):
     def output(self) -> Value[T]:
         """What it will give: `parse.output`, `parse.output.lines`, `parse.output["lines"]`."""
         return Value("output", self)
+
+    @property
+    def assets(self) -> Value[list[dict[str, Any]]]:
+        """What it will have written: `summarise.assets[0].uri`."""
+        return Value("assets", self)
 
     @property
     def skipped(self) -> Value[bool]:

@@ -27,6 +27,8 @@ NAMES: Mapping[str, str] = {
     "error": "error",
     "run": "run",
     "tenant": "tenant",
+    "assets": "assets",
+    "writes": "writes",
 }
 
 

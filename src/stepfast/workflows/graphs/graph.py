@@ -18,7 +18,7 @@ from stepfast.workflows.executors.executor import Executor
 from stepfast.workflows.functions import MAX_VERSION, run_blocking
 from stepfast.workflows.graphs.combining import CombinedSteps
 from stepfast.workflows.graphs.compiled import compiled
-from stepfast.workflows.graphs.drafts import Binding, Draft, GraphStep, StepOptions
+from stepfast.workflows.graphs.drafts import AssetRead, Binding, Draft, GraphStep, StageOptions, StepOptions
 from stepfast.workflows.graphs.hints import PLAIN
 from stepfast.workflows.graphs.stages import Stage, StageContext, check_stage, types_of
 from stepfast.workflows.graphs.starting import Estimate, GraphArguments, GraphResult, described_configs, estimated
@@ -35,6 +35,8 @@ I = TypeVar("I", default=Any)  # noqa: E741
 R = TypeVar("R", default=Any)
 C = TypeVar("C", default=Any)
 T = TypeVar("T")
+
+StageReads = GraphStep[Any] | str | AssetRead | Iterable[GraphStep[Any] | str | AssetRead]
 
 
 class Graph(CombinedSteps, Generic[I, R]):
@@ -148,8 +150,8 @@ class Graph(CombinedSteps, Generic[I, R]):
         *,
         config: type[C],
         id: str | None = None,
-        reads: Iterable[GraphStep[Any] | str] = (),
-        **options: Unpack[StepOptions],
+        reads: StageReads = (),
+        **options: Unpack[StageOptions],
     ) -> StageDecorator[I, C]: ...
 
     @overload
@@ -160,8 +162,8 @@ class Graph(CombinedSteps, Generic[I, R]):
         *,
         config: Mapping[str, Any] | None = None,
         id: str | None = None,
-        reads: Iterable[GraphStep[Any] | str] = (),
-        **options: Unpack[StepOptions],
+        reads: StageReads = (),
+        **options: Unpack[StageOptions],
     ) -> StageDecorator[I, Any]: ...
 
     @overload
@@ -172,8 +174,8 @@ class Graph(CombinedSteps, Generic[I, R]):
         *,
         config: C,
         id: str | None = None,
-        reads: Iterable[GraphStep[Any] | str] = (),
-        **options: Unpack[StepOptions],
+        reads: StageReads = (),
+        **options: Unpack[StageOptions],
     ) -> StageDecorator[I, C]: ...
 
     def stage(
@@ -182,15 +184,15 @@ class Graph(CombinedSteps, Generic[I, R]):
         /,
         *,
         id: str | None = None,
-        reads: Iterable[GraphStep[Any] | str] = (),
+        reads: StageReads = (),
         config: Any = None,
         **options: Any,
     ) -> Any:
         """Make a function of a context a step: `async def score(ctx: StageContext[Invoice, ScoreConfig]) -> Scores`.
 
         It begins when those in `needs` and `reads` have ended, and may read their outputs. Without an output of one in
-        `reads` it is skipped; those in `needs` may have been skipped. `config` is the type of its config, or what the
-        graph sets of it.
+        `reads` it is skipped; those in `needs` may have been skipped. An asset in `reads`, as `{"asset": graph.input}`,
+        is one of `ctx.assets`. `config` is the type of its config, or what the graph sets of it.
         """
         decorator: StageDecorator[I, Any] = StageDecorator(self, id, reads, config, cast(StepOptions, options))
         return decorator if function is None else decorator(function)
@@ -275,10 +277,12 @@ class StageDecorator(Generic[I, C]):
     """`@graph.stage(...)` with options."""
 
     def __init__(
-        self, graph: Graph[I, Any], name: str | None, reads: Iterable[Any], config: Any, options: StepOptions
+        self, graph: Graph[I, Any], name: str | None, reads: StageReads, config: Any, options: StepOptions
     ) -> None:
         self._graph, self._name, self._config, self._options = graph, name, config, options
-        self._reads = [reads] if isinstance(reads, str | GraphStep) else list(reads)
+        given: list[Any] = [reads] if isinstance(reads, str | GraphStep | Mapping) else list(reads)
+        self._reads = [each for each in given if not isinstance(each, Mapping)]
+        self._assets = [cast(AssetRead, each) for each in given if isinstance(each, Mapping)]
 
     @overload
     def __call__(self, function: Callable[[StageContext[I, C, Any]], Coroutine[Any, Any, T]], /) -> Stage[T]: ...
@@ -290,6 +294,8 @@ class StageDecorator(Generic[I, C]):
         name = self._name or str(getattr(function, "__name__", ""))
         check_stage(function, name)
         options: StepOptions = {"description": _first_line(function), **self._options}
+        if self._assets:
+            options["reads"] = self._assets
         draft = Draft(
             name,
             lambda compiler, own: compiler.stage(own, function, self._reads, self._config),

@@ -15,7 +15,7 @@ from stepfast.workflows.codec import hints_of
 from stepfast.workflows.executors.executor import Executor
 from stepfast.workflows.functions import AsyncWorkflow, SyncWorkflow, Workflow
 from stepfast.workflows.graphs.building import Builder
-from stepfast.workflows.graphs.compiling import Compiler
+from stepfast.workflows.graphs.compiling import Compiler, given_beside, is_transformation
 from stepfast.workflows.graphs.drafts import (
     OPTIONS,
     TERMS,
@@ -25,10 +25,12 @@ from stepfast.workflows.graphs.drafts import (
     GateDraft,
     GraphStep,
     PolicyDraft,
+    Reads,
     ReviewOptions,
     ReviewTerms,
     StepOptions,
     UseDraft,
+    Writes,
 )
 from stepfast.workflows.graphs.formulas import formula_of, has_unknown
 from stepfast.workflows.graphs.hints import PLAIN
@@ -67,7 +69,15 @@ class ReadySteps(Builder):
 
     @overload
     def use(
-        self, target: AnyStep[T], /, *, id: str | None = None, config: Any = None, **inputs: Any
+        self,
+        target: AnyStep[T],
+        /,
+        *,
+        id: str | None = None,
+        config: Any = None,
+        reads: Reads = ...,
+        writes: Writes = ...,
+        **inputs: Any,
     ) -> GraphStep[T]: ...
 
     @overload
@@ -78,6 +88,8 @@ class ReadySteps(Builder):
         *,
         id: str | None = None,
         config: Any = None,
+        reads: Reads = ...,
+        writes: Writes = ...,
         **inputs: Any,
     ) -> GraphStep[Any]: ...
 
@@ -94,11 +106,17 @@ class ReadySteps(Builder):
         """Call a step, or an executor by its name: `graph.use(charge, order=graph.input, receipt=post.output.number)`.
 
         Keywords are its inputs and the options of any step (`needs`, `when`, `retry`, ...); `arguments` is for inputs
-        that have the name of an option.
+        that have the name of an option. With `reads={"asset": ...}` a parameter `assets` is given what that names.
         """
         options, given = split_options(inputs)
-        draft = UseDraft(target, {**given, **(arguments or {})}, config)
-        return self._add(id or _name_of(target), lambda compiler, _: compiler.use(draft), options, _hint_of(target))
+        use = UseDraft(target, {**given, **(arguments or {})}, config)
+
+        def make(compiler: Compiler, own: Draft) -> plans.Verb:
+            return compiler.use(use, beside=given_beside(own))
+
+        step = self._add(id or _name_of(target), make, options, _hint_of(target))
+        step.draft.may_touch = isinstance(target, str) or is_transformation(target)
+        return step
 
     @overload
     def child(
@@ -256,8 +274,9 @@ class ReadySteps(Builder):
     ) -> PolicyDraft:
         """A check for `policies=` of a step, by a step or an executor that answers `{"ok": bool, "reason": str}`.
 
-        It is asked about the output; with `before` about what a transformation is about to read, or to write. Without
-        `arguments` its first parameter is given the output, or, with `before`, `assets` and `writes` what these are.
+        It is asked about the output; with `before` about the assets that the step is about to read, or to write.
+        Without `arguments` its first parameter is given the output, or, with `before`, `assets` and `writes` what these
+        are.
         """
         return PolicyDraft(id, UseDraft(check, arguments or {}), before, conflict, when, timeout, terms)
 

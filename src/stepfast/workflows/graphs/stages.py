@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NotRequired, cast
 
 from typing_extensions import TypeVar
@@ -41,12 +41,16 @@ class StageContext(Generic[I_co, C_co, E_co]):
         item: E_co = cast(Any, None),  # noqa: B008
         *,
         outputs: Mapping[Any, Any] | None = None,
+        assets: Sequence[Mapping[str, Any]] = (),
         declared: frozenset[str] | None = None,
         stage: str = "",
     ) -> None:
         self.input = input
         self.config = config
         self.item = item
+        self.assets = [dict(asset) for asset in assets]
+        """Those that it reads, as in `storage.read_asset(ctx.assets[0])`: id, version, uri, media_type, metadata, tags.
+        """
         self._outputs = {
             key.id if isinstance(key, GraphStep) else key: output for key, output in (outputs or {}).items()
         }
@@ -144,10 +148,12 @@ class Around(NamedTuple):
     has_item: bool
     outputs: Mapping[str, Any]
     result: Any
+    assets: Any
+    """None: it reads none."""
 
 
 def executor_of(function: Callable[..., Any], name: str, stage_id: str, around: Around, queue: str | None) -> Executor:
-    """A stage as an executor: its arguments are `input`, `config`, `outputs` by the ids of steps, and `item`."""
+    """A stage as an executor: its arguments are `input`, `config`, `outputs` by the ids of steps, `item`, `assets`."""
     body = StepBody(_called_with_context(function, stage_id, around), name, None, None, queue)
     return Executor(body, body.function)
 
@@ -158,9 +164,10 @@ def _called_with_context(function: Callable[..., Any], stage_id: str, around: Ar
         outputs: Mapping[str, Any] | None = None,
         config: Any = None,
         item: Any = None,
+        assets: Sequence[Mapping[str, Any]] = (),
     ) -> StageContext[Any, Any, Any]:
         declared = frozenset(around.outputs)
-        return StageContext(input, config, item, outputs=outputs, declared=declared, stage=stage_id)
+        return StageContext(input, config, item, outputs=outputs, assets=assets, declared=declared, stage=stage_id)
 
     async def in_loop(**arguments: Any) -> Any:
         return await function(context(**arguments))
@@ -188,4 +195,6 @@ def _hints(around: Around) -> dict[str, Any]:
         hints["outputs"] = typed_dict("Outputs", fields)
     if around.has_item:
         hints["item"] = around.item
+    if around.assets is not None:
+        hints["assets"] = around.assets
     return hints

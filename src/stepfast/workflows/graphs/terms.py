@@ -10,6 +10,7 @@ from stepfast.kernel.errors import Invalid
 from stepfast.kernel.retry import Retry
 from stepfast.kernel.reviews import ItemKind
 from stepfast.kernel.texts import check_text, shown
+from stepfast.workflows.graphs.assets import fault_of_assets
 from stepfast.workflows.graphs.drafts import Draft, GateDraft, PolicyDraft, StepOptions
 from stepfast.workflows.plans.gates import AFTER, BEFORE
 from stepfast.workflows.questions import Terms, question_of
@@ -45,6 +46,8 @@ def _fault(name: str, value: object) -> str | None:
         return f"estimate is {shown(value)}; it must be a function of `input` and `config`"
     if name == "policies":
         return _fault_of_policies(value)
+    if name in ("reads", "writes"):
+        return fault_of_assets(name, value)
     try:
         if name == "queue" and isinstance(value, str):
             check_text("queue", value)
@@ -58,6 +61,10 @@ def _fault(name: str, value: object) -> str | None:
 def _fault_of_policies(value: object) -> str | None:
     if not isinstance(value, list | tuple) or not all(isinstance(each, PolicyDraft) for each in value):
         return f"policies is {shown(value)}; it must be a list of graph.policy(...)"
+    ids = [policy.id for policy in value]
+    twice = next((id for id in ids if ids.count(id) > 1), None)
+    if twice is not None:
+        return f"two policies have the id {shown(twice)}; give one of them another"
     for policy in value:
         told = f"policy {shown(policy.id)}"
         if policy.before not in (None, "read", "write"):

@@ -20,12 +20,14 @@ from stepfast.kernel.assets import (
     JSON_TYPE,
     PLAIN_TEXT,
     AssetView,
+    MadeBy,
     NewAsset,
     Role,
     check_media_type,
     check_name,
     check_size,
     fits_type,
+    item_of,
     parse_asset,
 )
 from stepfast.kernel.decisions import CallId
@@ -34,7 +36,7 @@ from stepfast.kernel.retry import Retry
 from stepfast.kernel.texts import shown
 from stepfast.workflows.bodies import StepBody
 from stepfast.workflows.codec import ValueCodec
-from stepfast.workflows.inputs import item_of, stand_in
+from stepfast.workflows.inputs import stand_in
 from stepfast.workflows.loop import current_branch_of
 from stepfast.workflows.plans.frame import as_json
 from stepfast.workflows.plans.guarding import FINDS, guards
@@ -78,10 +80,11 @@ async def find(assets: list[Wanted]) -> Items:
     return [item_of(await _found(here, wanted)) for wanted in assets]
 
 
-async def look_up(step: str, assets: list[Wanted]) -> Items:
+async def look_up(step: str, assets: list[Wanted], let: list[str] | None = None) -> Items:
     """The body of `parse.reads`: what the step reads, in the versions that it is given."""
     here = body_here("reads")
     found = [await _found(here, wanted) for wanted in assets]
+    await here.let_read(found, let or ())
     traced = [(asset, parse_asset(wanted["asset"]).id) for asset, wanted in zip(found, assets, strict=True)]
     # An earlier try that died may have found other versions, and nothing has come of those.
     await here.host.rows.trace(here.info.run.tenant, here.maker(step), Role.READ, traced, anew=True)
@@ -95,21 +98,34 @@ async def _found(here: Here, wanted: Wanted) -> AssetView:
     return asset
 
 
-async def keep(contents: list[bytes], step: str, attempt: int, inputs: list[str], assets: list[ToKeep]) -> Items:
+async def keep(
+    contents: list[bytes],
+    step: str,
+    attempt: int,
+    inputs: list[str],
+    assets: list[ToKeep],
+    let: list[str] | None = None,
+) -> Items:
     """The body of `parse.writes`: keep what the step has made, each with what it was made of."""
     here = body_here("writes")
     run, made_by = here.info.run, here.maker(step, attempt, tuple(inputs))
+    wanted = [(_new(run.tenant, told, made_by), content) for told, content in zip(assets, contents, strict=True)]
+    await here.let_write(wanted, let or ())
     made: list[AssetView] = []
-    for number, (told, content) in enumerate(zip(assets, contents, strict=True)):
-        new = NewAsset(
-            run.tenant, told["asset"], told["type"], told["metadata"], tuple(sorted(set(told["tags"]))), made_by=made_by
-        )
+    for number, (new, content) in enumerate(wanted):
         origin = f"{run.run_id} {run.generation} {step} {attempt} {number}"
         made.append(await here.make(new, content, origin))
     return [item_of(asset) for asset in made]
 
 
-async def _kept(step: str, attempt: int, inputs: list[str], assets: list[ToKeep]) -> Items:
+def _new(tenant: str, told: ToKeep, made_by: MadeBy) -> NewAsset:
+    tags = tuple(sorted(set(told["tags"])))
+    return NewAsset(tenant, told["asset"], told["type"], told["metadata"], tags, made_by=made_by)
+
+
+async def _kept(
+    step: str, attempt: int, inputs: list[str], assets: list[ToKeep], let: list[str] | None = None
+) -> Items:
     """Only its types count: what `keep` is called with, apart from the contents."""
     raise AssertionError("never called")
 
@@ -140,7 +156,8 @@ class StepAssets:
             if guards(step, "read"):
                 wanted = await self.let(step, place, wanted)
             coming = current_branch_of(self._interpreter.loop).coming_call(step.id)
-            found = await self._ask(step, LOOK_UP, "reads", coming.address, wanted)
+            let = self._interpreter.guards.let_by_people(step, place, "read")
+            found = await self._ask(step, LOOK_UP, "reads", coming.address, wanted, *let)
         self._read[place.path, step.id] = found
         return place.knowing({**place.names, "assets": found})
 
@@ -181,7 +198,8 @@ class StepAssets:
         given = (last.address, self._attempts.get(last, 1), [each["uri"] for each in read], [told for told, _ in said])
         body = copy.copy(KEEP)
         body.function = partial(keep, [content for _, content in said])
-        place.made[step.id] = await self._ask(step, body, "writes", *given)
+        let = self._interpreter.guards.let_by_people(step, place, "write")
+        place.made[step.id] = await self._ask(step, body, "writes", *given, *let)
 
     async def _ask(self, step: PlanStep, body: StepBody, kind: str, *given: Any) -> Items:
         own = copy.copy(body)

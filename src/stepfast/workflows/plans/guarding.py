@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from stepfast.kernel.decisions import CallId
 from stepfast.kernel.errors import PolicyConflict
 from stepfast.kernel.reviews import ItemKind, Verdict
-from stepfast.kernel.texts import shown
 from stepfast.workflows.branches import Branch
 from stepfast.workflows.failures import mark
 from stepfast.workflows.loop import current_branch_of
+from stepfast.workflows.plans.answers import named, refusal_in
 from stepfast.workflows.plans.frame import as_json
 from stepfast.workflows.plans.gates import AFTER, BEFORE, MAX_TITLE, Verdicts
 from stepfast.workflows.plans.places import Place
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 FINDS = "finds"
 """The kind of call that finds what a step would read."""
-MAX_NAMED = 3
 
 Let = dict[str, Any]
 """The output that each policy has nothing against, or that a person has let by it."""
@@ -51,14 +50,31 @@ class Guards:
 
     def __init__(self, interpreter: Interpreter) -> None:
         self._interpreter = interpreter
+        self._by_people: dict[tuple[str, str, str], list[str]] = {}
+
+    def let_by_people(self, step: PlanStep, place: Place, what: Literal["read", "write"]) -> tuple[list[str], ...]:
+        """The policies that a person has let a step read, or write, against: the app's of that id do not ask again.
+
+        As the last argument of the call that does it; none where there are no such, as in most runs.
+        """
+        found = self._by_people.get((place.path, step.id, what))
+        return (found,) if found else ()
+
+    def _note_person(self, step: PlanStep, place: Place, policy: Policy, has_let: bool) -> None:
+        known = self._by_people.setdefault((place.path, step.id, str(policy.before)), [])
+        if has_let:
+            known.append(policy.id)
+        elif policy.id in known:
+            known.remove(policy.id)
 
     async def before_reading(
         self, step: PlanStep, place: Place, branch: Branch, assets: Sequence[Mapping[str, Any]]
     ) -> bool:
         """Let a step read these assets, or raise; False: a person wants to have them looked up and checked anew."""
         names = {**place.names, "assets": list(assets)}
-        what = f"that step {step.id} reads {_named(asset['uri'] for asset in assets)}"
+        what = f"that step {step.id} reads {named(asset['uri'] for asset in assets)}"
         for policy in _those(step, "read"):
+            self._note_person(step, place, policy, has_let=False)
             refusal = await self._refusal(step, policy, names, branch)
             if refusal is None:
                 continue
@@ -71,6 +87,7 @@ class Guards:
             answer = await self._interpreter.gates.review(branch, title, show, terms, ItemKind.POLICY_CONFLICT)
             if answer.verdict == Verdict.RETRY:
                 return False
+            self._note_person(step, place, policy, has_let=True)
         return True
 
     async def output(self, step: PlanStep, place: Place, branch: Branch, output: Any, let: Let) -> Verdicts:
@@ -96,14 +113,16 @@ class Guards:
         for policy in _those(step, "write"):
             if policy.id in let and let[policy.id] is output:
                 continue
+            self._note_person(step, place, policy, has_let=False)
             names = assets.names_at_end(step, place, output)
             writes = [*derived_writes(output), *assets.to_write(step, names)]
             refusal = await self._refusal(step, policy, {**names, "writes": writes}, branch)
             if refusal is not None:
-                what = f"that step {step.id} writes {_named(repr(each['id']) for each in writes)}"
+                what = f"that step {step.id} writes {named(repr(each['id']) for each in writes)}"
                 output, is_final = await self._judged(step, policy, branch, _told(policy, what, refusal), output)
                 if not is_final:
                     return output, False
+                self._note_person(step, place, policy, has_let=True)
             let[policy.id] = output
         return output, True
 
@@ -134,9 +153,8 @@ def derived_writes(output: Any) -> Iterator[dict[str, Any]]:
 
 
 def _said(found: Any, call: CallId) -> Refusal | None:
-    if not isinstance(found, Mapping) or not isinstance(found.get("ok"), bool):
-        return Refusal(f"it must answer {{'ok': true}} or {{'ok': false}}, and says {shown(found)}", call)
-    return None if found["ok"] else Refusal(str(found.get("reason") or "it gives no reason"), call)
+    reason = refusal_in(found)
+    return None if reason is None else Refusal(reason, call)
 
 
 def _told(policy: Policy, what: str, refusal: Refusal) -> str:
@@ -153,10 +171,3 @@ def _told(policy: Policy, what: str, refusal: Refusal) -> str:
 
 def _those(step: PlanStep, before: Literal["read", "write"] | None) -> Iterator[Policy]:
     return (policy for policy in step.policies if policy.before == before)
-
-
-def _named(names: Iterator[str]) -> str:
-    """A few of several, for a text that must stay short."""
-    several = list(names)
-    more = f" and {len(several) - MAX_NAMED} more" if len(several) > MAX_NAMED else ""
-    return ", ".join(several[:MAX_NAMED]) + more

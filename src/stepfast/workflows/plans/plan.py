@@ -273,6 +273,14 @@ class Policy:
     """Of the review that a conflict opens."""
 
 
+SEEN_BY_POLICIES: Mapping[str | None, tuple[str, ...]] = {
+    None: ("output",),
+    "read": ("assets",),
+    "write": ("output", "assets", "writes"),
+}
+"""What a policy is asked about, by what it is asked before."""
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """Steps that belong together; in a sequence each also needs the one before it."""

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from stepfast.kernel.durations import span_ms
 from stepfast.workflows.limits import Limits
 from stepfast.workflows.plans.plan import (
+    SEEN_BY_POLICIES,
     Ask,
     AssetUse,
     Block,
@@ -60,11 +61,7 @@ TRANSFORMATION = "transformation"
 """The kind of executors that read and write assets by themselves."""
 
 
-SEEN_BY_POLICIES: Mapping[str | None, Names] = {
-    None: {"output": Origin("output")},
-    "read": {"assets": Origin("assets")},
-    "write": {"output": Origin("output"), "assets": Origin("assets"), "writes": Origin("writes")},
-}
+ORIGINS: Names = {"output": Origin("output"), "assets": Origin("assets"), "writes": Origin("writes")}
 
 
 def is_touching(form: StepForm, what: Literal["read", "write"], executors: Executors | None) -> bool:
@@ -294,7 +291,7 @@ class Compiler:
         return policy.before is not None and is_touching(form, policy.before, self._executors)
 
     def _policy(self, form: PolicyForm, path: Path) -> Policy:
-        names = SEEN_BY_POLICIES[form.before]
+        names = {name: ORIGINS[name] for name in SEEN_BY_POLICIES[form.before]}
         inputs = self._formula(form.given, (*path, "with"), (), names, Want.ARGUMENTS)
         check = Use(form.check, inputs, self._config(form.check, form.config, (*path, "config")))
         when = self._optional(form.when, (*path, "when"), (), names, Want.CONDITION)

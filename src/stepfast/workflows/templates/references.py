@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 from stepfast.workflows.expressions import is_name
 from stepfast.workflows.plans import checking
-from stepfast.workflows.plans.plan import Plan, Reference
+from stepfast.workflows.plans.plan import SEEN_BY_POLICIES, Plan, Reference
 from stepfast.workflows.schemas import faults_of_schema, misfits
 from stepfast.workflows.templates.arguments import CONFIG
-from stepfast.workflows.templates.compiling import PYTHON_CALL, SEEN_BY_POLICIES, Compiler, is_touching, is_transforming
+from stepfast.workflows.templates.compiling import PYTHON_CALL, Compiler, is_touching, is_transforming
 from stepfast.workflows.templates.described import Described, Executors
 from stepfast.workflows.templates.models import Asking, PolicyForm, StepForm, TemplateForm
 from stepfast.workflows.templates.nodes import Document

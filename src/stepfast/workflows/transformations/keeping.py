@@ -7,13 +7,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from stepfast.kernel.assets import NewAsset
+from stepfast.kernel.assets import NewAsset, item_of
 from stepfast.kernel.blobs import Reference
 from stepfast.kernel.errors import NotFound
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.retry import Retry
 from stepfast.workflows.bodies import StepBody
-from stepfast.workflows.inputs import item_of
 from stepfast.workflows.loop import RunLoop
 from stepfast.workflows.step_calls import StepCall
 from stepfast.workflows.steps import ask_durably
@@ -23,14 +22,16 @@ from stepfast.workflows.transformations.values import Derivation
 Items = list[dict[str, Any]]
 
 
-async def keep(derivation: dict[str, Any]) -> Items:
+async def keep(derivation: dict[str, Any], let: list[str] | None = None) -> Items:
     """The body of `parse.writes`: each output as an asset, with the run, step and versions that it was made of."""
     here = body_here("writes")
-    return [await _kept(here, derivation, number) for number in range(len(derivation["outputs"]))]
+    made = [await _made(here, derivation, output) for output in derivation["outputs"]]
+    await here.let_write(made, let or ())
+    return [await _kept(here, derivation, number, *each) for number, each in enumerate(made)]
 
 
-async def _kept(here: Here, derivation: Mapping[str, Any], number: int) -> dict[str, Any]:
-    output, run_id = derivation["outputs"][number], RunId(derivation["run_id"])
+async def _made(here: Here, derivation: Mapping[str, Any], output: Mapping[str, Any]) -> tuple[NewAsset, bytes]:
+    run_id = RunId(derivation["run_id"])
     # Written under the lease of the run that calls, and told to be made by the one that has made it.
     maker = here.maker(derivation["step"], derivation["attempt"], tuple(derivation["inputs"]))
     made_by = maker._replace(run_id=run_id, generation=derivation["generation"], token=None)
@@ -42,8 +43,15 @@ async def _kept(here: Here, derivation: Mapping[str, Any], number: int) -> dict[
         tuple(sorted(set(output["tags"]))),
         made_by=made_by,
     )
-    origin = f"{run_id} {made_by.generation} {made_by.step} {made_by.attempt} {number} {output['digest']}"
-    return item_of(await here.make(new, await _content(here, output, run_id), origin))
+    return new, await _content(here, output, run_id)
+
+
+async def _kept(
+    here: Here, derivation: Mapping[str, Any], number: int, new: NewAsset, content: bytes
+) -> dict[str, Any]:
+    told, digest = derivation, derivation["outputs"][number]["digest"]
+    origin = f"{told['run_id']} {told['generation']} {told['step']} {told['attempt']} {number} {digest}"
+    return item_of(await here.make(new, content, origin))
 
 
 async def _content(here: Here, output: Mapping[str, Any], run_id: RunId) -> bytes:
@@ -56,11 +64,14 @@ async def _content(here: Here, output: Mapping[str, Any], run_id: RunId) -> byte
 KEEP = StepBody(keep, "writes", Retry(never=(NotFound,)), None)
 
 
-async def kept(loop: RunLoop, name: str, derivation: Derivation) -> tuple[dict[str, Any], Items]:
+async def kept(
+    loop: RunLoop, name: str, derivation: Derivation, let: list[str] | None = None
+) -> tuple[dict[str, Any], Items]:
     """Keep what was made, under the name of a call; the output with what it has become, and the assets."""
     body = copy.copy(KEEP)
     body.name = f"{name}.writes"
-    call = StepCall(body, (json.loads(json.dumps(derivation)),), {})
+    given = (json.loads(json.dumps(derivation)), *([let] if let else ()))
+    call = StepCall(body, given, {})
     call.kind = "writes"
     items: Items = await ask_durably(loop, call)
     outputs = [{**told, **item} for told, item in zip(derivation["outputs"], items, strict=True)]

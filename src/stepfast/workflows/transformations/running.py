@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stepfast.kernel.artifacts import Artifact, ArtifactKind, Form
-from stepfast.kernel.assets import Role, check_media_type, check_name, fits_type, parse_asset
+from stepfast.kernel.assets import Role, check_media_type, check_name, fits_type, item_of, parse_asset
 from stepfast.kernel.errors import Invalid, InvalidDefinition, NotFound, WrongCall
 from stepfast.kernel.retry import Retry
 from stepfast.kernel.reviews import ItemKind
@@ -25,7 +25,6 @@ from stepfast.kernel.texts import shown
 from stepfast.workflows.bodies import StepBody
 from stepfast.workflows.codec import hints_of
 from stepfast.workflows.content import content_of
-from stepfast.workflows.inputs import item_of
 from stepfast.workflows.loop import RunLoop, current_branch_of
 from stepfast.workflows.step_calls import StepCall
 from stepfast.workflows.steps import ask_durably
@@ -124,6 +123,7 @@ class Spec:
                 self.check_type(name, asset.id, asset.media_type)
                 found[name].append(item_of(asset))
                 traced.append((asset, wanted.id))
+        await here.let_read([asset for asset, _ in traced])
         await here.host.rows.trace(here.info.run.tenant, here.maker(step), Role.READ, traced, anew=True)
         return found
 

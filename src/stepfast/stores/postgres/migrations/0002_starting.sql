@@ -195,8 +195,9 @@ begin
      where fresh[i];
 
     insert into stepfast.event (run_id, seq, tenant, generation, type, at, token, actor, causation_id, data)
-    select n_id[i], 1, n_tenant[i], 1, 'queued', moment, 0, n_actor[i], n_causation[i],
-           format('{"workflow": %s, "version": %s}', to_json(n_workflow[i]), n_version[i])
+    select n_id[i], 1, n_tenant[i], 1, 'queued', moment, 0, n_actor[i], coalesce(n_causation[i], n_key[i]),
+           format('{"workflow": %s, "version": %s%s}', to_json(n_workflow[i]), n_version[i],
+                  ', "correlation_id": ' || to_json(n_correlation[i]))
       from generate_series(1, total) i
      where fresh[i];
 

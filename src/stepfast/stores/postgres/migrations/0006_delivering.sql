@@ -1,5 +1,8 @@
 -- Delivering: what comes for a run from outside, and what its holder reads of it.
 
+-- The key that it was sent with, which its event names as its cause, whoever writes that.
+alter table stepfast.inbox add column cause text collate "C";
+
 -- Stores a message for a run whatever its state, and makes a run that waits for just that ready. The answer is the
 -- state before, null for a run that this tenant does not have; to a key that was used before, the state of that time.
 create function stepfast.deliver(
@@ -71,12 +74,14 @@ begin
     if mine.tenant is null or not is_fresh then
         return;
     end if;
-    insert into stepfast.inbox (run_id, n, tenant, kind, name, value, actor, at, told, reason)
-    values (d_run, mine.wakes + 1, mine.tenant, d_kind, d_name, d_value, d_actor, moment, mine.state <> 'leased', d_reason);
+    insert into stepfast.inbox (run_id, n, tenant, kind, name, value, actor, at, told, reason, cause)
+    values (d_run, mine.wakes + 1, mine.tenant, d_kind, d_name, d_value, d_actor, moment, mine.state <> 'leased',
+            d_reason, d_key);
     if mine.state <> 'leased' then
         insert into stepfast.event (run_id, seq, tenant, generation, type, at, token, actor, data)
         select d_run, 1 + coalesce(max(e.seq), 0), mine.tenant, mine.generation, 'signalled', moment, mine.token, d_actor,
-               format('{"name": %s, "n": %s%s}', to_json(d_name), mine.wakes + 1, ', "reason": ' || to_json(d_reason))
+               format('{"name": %s, "n": %s%s%s}', to_json(d_name), mine.wakes + 1, ', "reason": ' || to_json(d_reason),
+                      ', "causation_id": ' || to_json(d_key))
           from stepfast.event e
          where e.run_id = d_run;
     end if;
@@ -116,7 +121,8 @@ $$;
 -- What has come for runs and was not yet taken.
 create function stepfast.messages(h_runs uuid[])
 returns table (
-    run_id text, n integer, kind text, name text, value text, actor text, at bigint, told boolean, reason text
+    run_id text, n integer, kind text, name text, value text, actor text, at bigint, told boolean, reason text,
+    cause text
 )
 language plpgsql volatile
 set enable_seqscan = off
@@ -125,7 +131,7 @@ set jit = off
 as $$
 begin
     return query
-    select m.run_id::text, m.n, m.kind, m.name, m.value, m.actor, m.at, m.told, m.reason
+    select m.run_id::text, m.n, m.kind, m.name, m.value, m.actor, m.at, m.told, m.reason, m.cause
       from stepfast.inbox m
      where m.run_id = any (h_runs)
      order by m.run_id, m.n;

@@ -95,6 +95,50 @@ create table stepfast.sink_letter (
 
 create index sink_letter_to_replay on stepfast.sink_letter (sink, position) where replay_at is not null;
 
+-- A position below which nothing comes any more, with as few events above it as can be. What was taken of the sequence
+-- before nobody wrote is settled. Else whoever wrote began when pg_stat_activity says, and stands above all that was
+-- written by then: the first that is missing there may be theirs. Commits take moments, so that what is told to be a
+-- minute older was written by then; a beginning that another role may not see is taken to be a minute ago.
+create function stepfast.stable_position() returns bigint
+language plpgsql volatile
+set enable_seqscan = off
+as $$
+declare
+    newest bigint := coalesce(pg_sequence_last_value('stepfast.event_position'::regclass), 0);
+    span bigint := (
+        select max(coalesce(extract(epoch from clock_timestamp() - a.xact_start), 60))
+          from pg_locks l
+          left join pg_stat_activity a on a.pid = l.pid
+         where l.locktype = 'relation'
+           and l.database = (select d.oid from pg_database d where d.datname = current_database())
+           and l.relation = 'stepfast.event'::regclass
+           and l.mode = 'RowExclusiveLock'
+    ) * 1000;
+    oldest bigint;
+begin
+    if span is null then
+        return newest;
+    end if;
+    oldest := coalesce((
+        select e.position
+          from stepfast.event e
+         where e.at < stepfast.now_ms() - span - 60000
+           and e.position <= newest
+         order by e.position desc
+         limit 1
+    ), 0);
+    return (
+        select coalesce(min(w.before) filter (where w.position > w.before + 1), max(w.position), oldest)
+          from (
+              select e.position, lag(e.position, 1, oldest) over (order by e.position) as before
+                from stepfast.event e
+               where e.position > oldest
+                 and e.position <= newest
+          ) w
+    );
+end
+$$;
+
 -- Leases a sink to a publisher, made on the way if it is new; no row while another publisher has it. The token of a new
 -- one is none that whoever had one of this name that was removed may still go by.
 create function stepfast.take_sink(k_name text, k_publisher text, k_lease_ms bigint, k_from_start boolean)
@@ -105,7 +149,7 @@ declare
     moment bigint := stepfast.now_ms();
 begin
     insert into stepfast.sink (name, cursor, token, leased_until, tries, due_at)
-    select k_name, case when k_from_start then 0 else coalesce((select max(e.position) from stepfast.event e), 0) end,
+    select k_name, case when k_from_start then 0 else stepfast.stable_position() end,
            floor(random() * 1000000000)::integer, 0, 0, 0
      where not exists (select from stepfast.sink s where s.name = k_name)
         on conflict do nothing;

@@ -163,6 +163,7 @@ create table inbox (
     at integer not null,
     told integer not null default 0,
     reason text,
+    cause text,
     primary key (run_id, n)
 ) without rowid, strict;
 

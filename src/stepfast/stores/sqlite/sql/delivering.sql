@@ -6,8 +6,8 @@ select state, hold, wakes, token, generation
 
 -- name: put
 -- What came waits until the run's code takes it.
-insert into inbox (run_id, n, tenant, kind, name, value, actor, at, told, reason)
-values (:run_id, :n, :tenant, :kind, :name, :value, :actor, :now, :told, :reason);
+insert into inbox (run_id, n, tenant, kind, name, value, actor, at, told, reason, cause)
+values (:run_id, :n, :tenant, :kind, :name, :value, :actor, :now, :told, :reason, :key);
 
 -- name: is_awaited
 -- Whether the run waits for just that.

@@ -98,6 +98,12 @@ async def exchange(request: Request, addresses: Sequence[str], max_bytes: int | 
         writer.transport.abort()
 
 
+async def reach(target: Target, addresses: Sequence[str]) -> None:
+    """See that one of the addresses can be connected to; raises HttpFailed where none can."""
+    _, writer = await _connect(target, addresses)
+    writer.transport.abort()
+
+
 async def _connect(target: Target, addresses: Sequence[str]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     secure: dict[str, Any] = {"ssl": _context(), "server_hostname": target.host} if target.scheme == "https" else {}
     problems = []

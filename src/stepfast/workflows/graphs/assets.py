@@ -1,0 +1,109 @@
+"""The assets that steps of a graph say they read and write: looked at before any run, and made a part of the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from stepfast.kernel.assets import check_media_type, check_name, parse_asset
+from stepfast.kernel.errors import Invalid
+from stepfast.kernel.texts import check_texts, shown
+from stepfast.workflows.graphs.drafts import AssetRead, AssetWrite, Reads, Writes
+from stepfast.workflows.graphs.formulas import Surroundings, formula_of, has_unknown
+from stepfast.workflows.plans.plan import AssetUse, Formula
+
+ASSETS = list[dict[str, Any]]
+"""The hint of assets as steps see them."""
+KNOWN: Mapping[str, frozenset[str]] = {
+    "reads": frozenset(AssetRead.__annotations__),
+    "writes": frozenset(AssetWrite.__annotations__),
+}
+
+
+def reads_of(given: Reads, around: Surroundings) -> tuple[AssetUse, ...]:
+    """What a step reads."""
+    return tuple(AssetUse(formula_of(each["asset"], around), _media_type(each)) for each in _several(given))
+
+
+def writes_of(given: Writes, around: Surroundings) -> tuple[AssetUse, ...]:
+    """What a step writes."""
+    return tuple(
+        AssetUse(
+            formula_of(each["asset"], around),
+            _media_type(each),
+            _optional(each.get("content"), around),
+            _optional(each.get("metadata"), around),
+            tuple(each.get("tags", ())),
+        )
+        for each in _several(given)
+    )
+
+
+def fault_of_assets(name: str, given: object) -> str | None:
+    """What is wrong with `reads` or `writes` of a step."""
+    is_list = isinstance(given, list | tuple) and all(isinstance(each, Mapping) for each in given)
+    if not is_list and not isinstance(given, Mapping):
+        return f'{name} is {shown(given)}; write {{"asset": ...}}, or a list of such'
+    for each in _several(given):
+        for fault in _faults_of(name, each):
+            return f"{name}: {fault}"
+    return None
+
+
+def _faults_of(name: str, given: Mapping[str, Any]) -> Iterator[str]:
+    unknown = [key for key in given if key not in KNOWN[name]]
+    if unknown:
+        yield f"it has {shown(unknown[0])}; known are {', '.join(sorted(KNOWN[name]))}"
+    if "asset" not in given:
+        yield "there is no 'asset'; say which it is"
+    for key, check in CHECKS[name].items():
+        value = given.get(key)
+        if key not in given or has_unknown(value) or (value is None and key != "asset"):
+            continue
+        try:
+            check(value)
+        except Invalid as error:
+            yield str(error).rstrip(".")
+
+
+def _check_kind(given: object) -> None:
+    """A media type, or all of a kind: `image/*`."""
+    if isinstance(given, str) and given.endswith("/*"):
+        check_media_type("any/any" if given == "*/*" else f"{given[:-1]}any")
+    else:
+        check_media_type(given)
+
+
+def _check_metadata(given: object) -> None:
+    if not isinstance(given, Mapping):
+        raise Invalid(f"metadata is {shown(given)}; give a map of names to values")
+
+
+def _check_tags(given: Any) -> None:
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise Invalid(f"tags is {shown(given)}; give a list of texts")
+    check_texts("tags", given)
+
+
+CHECKS: Mapping[str, Mapping[str, Callable[[Any], object]]] = {
+    "reads": {"asset": parse_asset, "type": _check_kind},
+    "writes": {
+        "asset": lambda asset: check_name("The asset's id", asset),
+        "type": check_media_type,
+        "metadata": _check_metadata,
+        "tags": _check_tags,
+    },
+}
+
+
+def _several(given: Any) -> list[Mapping[str, Any]]:
+    return [given] if isinstance(given, Mapping) else list(given)
+
+
+def _media_type(given: Mapping[str, Any]) -> str | None:
+    media_type = given.get("type")
+    return None if media_type is None else str(media_type)
+
+
+def _optional(binding: Any, around: Surroundings) -> Formula | None:
+    return None if binding is None else formula_of(binding, around)

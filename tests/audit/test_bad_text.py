@@ -1,0 +1,80 @@
+"""What somebody has put into a SQLite file by other means than text is found, named, and no riddle."""
+
+from __future__ import annotations
+
+import pytest
+
+from stepfast.kernel.errors import StoreUnusable
+from stepfast.stores.sqlite import reading
+from stepfast.testing import engine
+from stepfast.trail_files import verify_lines
+from tests.audit.trails import SIGNER, VERIFIER, run_sql
+from tests.support.workflows import say
+
+NO_UTF8 = "cast(x'ff80' as text)"
+
+
+@pytest.fixture
+def database(tmp_path) -> str:
+    return f"sqlite:///{tmp_path / 'app.db'}"
+
+
+@pytest.fixture
+async def opened(database):
+    async with engine(database=database, workflows=[say]) as opened:
+        opened.app.signer = SIGNER
+        yield opened
+
+
+@pytest.fixture
+async def runs(opened) -> list[str]:
+    """Two runs, each in a seal of its own."""
+    made = []
+    for word in ("one", "two"):
+        made.append((await opened.start(say, word)).id)
+        await opened.run_until_idle()
+        await opened.app.audit.seal()
+    return made
+
+
+@pytest.mark.parametrize("column", ["actor", "data", "type", "tenant", "step", "causation_id"])
+async def test_an_event_with_bytes_that_are_no_text_is_found_and_named(opened, runs, database, column):
+    await run_sql(database, [f"update event set {column} = {NO_UTF8} where run_id = '{runs[0]}' and seq = 1"])
+    report = await opened.app.audit.verify()
+    assert [(found.fault, found.run_id) for found in report.findings] == [("changed", runs[0])]
+
+
+async def test_the_broken_twin_that_reads_texts_alone_verifies_nothing(opened, runs, database, monkeypatch):
+    monkeypatch.setattr(reading, "HISTORY", frozenset[str]())
+    await run_sql(database, [f"update event set actor = {NO_UTF8} where run_id = '{runs[0]}' and seq = 1"])
+    with pytest.raises(StoreUnusable, match="no UTF-8"):
+        await opened.app.audit.verify()
+
+
+@pytest.mark.parametrize(("table", "column"), [("seal", "signature"), ("seal", "root"), ("leaf", "digest")])
+async def test_seals_and_leaves_with_such_bytes_are_found(opened, runs, database, table, column):
+    await run_sql(database, [f"update {table} set {column} = {NO_UTF8} where number = 1"])
+    assert {found.seal for found in (await opened.app.audit.verify()).findings} >= {1}
+
+
+async def test_the_run_of_such_an_event_can_still_be_read_reported_and_exported(opened, runs, database):
+    await run_sql(database, [f"update event set actor = {NO_UTF8} where run_id = '{runs[0]}' and seq = 1"])
+    run = opened.app.get(runs[0])
+    assert [event.seq for event in await run.history()][:2] == [1, 2]
+    for form in ("md", "html"):
+        (await opened.app.audit.report(run.id, form)).encode()
+    report = verify_lines([line async for line in opened.app.audit.export(run_id=run.id)], VERIFIER)
+    assert [found.fault for found in report.findings] == ["changed"]
+
+
+async def test_a_row_of_another_table_with_such_bytes_is_an_error_with_a_code(opened, runs, database):
+    await run_sql(database, [f"update run set actor = {NO_UTF8} where run_id = '{runs[0]}'"])
+    with pytest.raises(StoreUnusable, match="no UTF-8"):
+        await opened.app.get(runs[0]).info()
+
+
+@pytest.mark.parametrize("table", ["seal", "event"])
+async def test_a_table_that_was_taken_away_is_an_error_with_a_code(opened, runs, database, table):
+    await run_sql(database, [f"drop table {table}"])
+    with pytest.raises(StoreUnusable, match=f"no such table: {table}"):
+        await opened.app.audit.verify()

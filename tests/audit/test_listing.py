@@ -1,0 +1,85 @@
+"""The trail as people search it: events of all runs, by who did what, where and when."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from stepfast import Invalid
+from stepfast.kernel.errors import EventNotFound
+from stepfast.stores import trail
+from tests.audit.test_verify import sealing
+from tests.support.workflows import say
+
+
+@pytest.fixture
+async def opened(database):
+    """A run that ann asked for, and one of another tenant."""
+    async with sealing(database) as opened:
+        await opened.run(say, "one", actor="ann", correlation_id="case-7")
+        await opened.run(say, "two", tenant="other")
+        yield opened
+
+
+async def test_a_list_has_the_events_of_all_runs_newest_first(opened):
+    found = await opened.app.audit.list()
+    assert [event.position for event in found] == sorted((event.position for event in found), reverse=True)
+    assert {event.tenant for event in found} == {"default", "other"}
+    assert (found[0].type, found[-1].type) == ("completed", "queued")
+
+
+async def test_pages_hold_every_event_once(opened, monkeypatch):
+    monkeypatch.setattr(trail, "LOOKED_THROUGH", 2)
+    pages = [await opened.app.audit.list(limit=3)]
+    while pages[-1]:
+        pages.append(await opened.app.audit.list(limit=3, cursor=pages[-1][-1].position))
+    assert [event for page in pages for event in page] == await opened.app.audit.list(limit=1_000)
+
+
+async def test_events_are_found_by_what_was_asked_for(opened):
+    (run,) = await opened.app.runs(tenant="default")
+    own = await opened.app.audit.list(run_id=run.run_id)
+    assert own[::-1] == await opened.app.get(run.run_id).history()
+    assert await opened.app.audit.list(correlation_id="case-7") == own
+    assert await opened.app.audit.list(tenant="default") == own
+    assert {event.type for event in await opened.app.audit.list(actor="ann")} >= {"queued"}
+    ends = await opened.app.audit.list(type=["queued", "completed"])
+    assert [event.type for event in ends] == ["completed", "queued"] * 2
+    assert [event.type for event in await opened.app.audit.list(type="completed", tenant="other")] == ["completed"]
+
+
+async def test_events_are_found_by_when_they_were_written(opened):
+    (first, *_) = (await opened.app.audit.list())[::-1]
+    then = datetime.fromtimestamp(first.at / 1_000, UTC)
+    assert await opened.app.audit.list(until=then) == []
+    assert first in await opened.app.audit.list(since=then)
+    assert await opened.app.audit.list(since=then + timedelta(days=1)) == []
+
+
+async def test_an_event_is_shown_by_its_position(opened):
+    for event in await opened.app.audit.list():
+        assert await opened.app.audit.get(event.position) == event
+
+
+@pytest.mark.parametrize("tenant", [None, "default"])
+async def test_a_position_without_an_event_is_not_found(opened, tenant):
+    newest = (await opened.app.audit.list(limit=1))[0].position
+    with pytest.raises(EventNotFound, match="stepfast audit list"):
+        await opened.app.audit.get(newest + (tenant is None), tenant=tenant)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"since": "yesterday"}, "since is 'yesterday'; give a datetime"),
+        ({"until": datetime.now(UTC).replace(tzinfo=None)}, "of no time zone"),
+        ({"type": [1]}, "type"),
+        ({"cursor": "x"}, "cursor"),
+        ({"limit": 0}, "limit"),
+        ({"actor": "\0"}, "actor"),
+    ],
+)
+async def test_what_cannot_be_asked_for_is_refused_by_name(opened, given, named):
+    with pytest.raises(Invalid, match=named):
+        await opened.app.audit.list(**given)
