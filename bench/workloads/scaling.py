@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from bench.databases import Databases
 from bench.figures import Figures
-from bench.workloads.drain import RUNS, SLOTS, drained
+from bench.workloads.drain import RUNS, drained
 from stepfast.worker.settings import DEFAULT_CONCURRENCY
 
-COMPUTED_RUNS = 1_000
+SLOTS = 200
+COMPUTED_RUNS = 2_000
 
 
 def measure(databases: Databases) -> Figures:

@@ -31,7 +31,6 @@ from stepfast.kernel.texts import check_optional_text, check_texts
 from stepfast.kernel.views import Findings, RunView
 from stepfast.listening import Callback, check_types
 from stepfast.runs import Run
-from stepfast.serverless import Serverless
 from stepfast.starts import PAGE_RUNS, Start, StartAnswer, check_start, found_run, pages
 from stepfast.worker.settings import BOUNDS, WorkerSettings, checked_ms
 from stepfast.workers import AppWorker, Workers
@@ -41,6 +40,7 @@ from stepfast.workflows.functions import AnyWorkflow, AsyncWorkflow, SyncWorkflo
 if TYPE_CHECKING:
     from stepfast.checks import CheckReport
     from stepfast.registering import Registrable
+    from stepfast.serverless import Serverless
     from stepfast.workflows.graphs.graph import Graph
     from stepfast.workflows.templates.loading import Template
 
@@ -297,6 +297,8 @@ class Stepfast(Doors):
 
     def serverless(self) -> Serverless:
         """A host for functions that are called for one run, or now and then, and live no longer than the call."""
+        from stepfast.serverless import Serverless
+
         return Serverless(self)
 
     async def retire_worker(self, worker_id: str) -> None:

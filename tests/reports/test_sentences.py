@@ -11,7 +11,7 @@ from stepfast.kernel.auditing import AuditFinding, Fault
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.events import EventType
-from stepfast.kernel.reconstruction import GenerationView
+from stepfast.kernel.generations import GenerationView
 from stepfast.kernel.review_views import SaidView
 from stepfast.kernel.reviews import ItemKind, ReviewState, Verdict
 from stepfast.kernel.seals import Seal, SealBody

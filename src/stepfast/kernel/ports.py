@@ -26,10 +26,10 @@ from stepfast.kernel.exchange import (
     Upkeep,
     UpkeepReport,
 )
+from stepfast.kernel.generations import ReconstructionRows
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.item_ports import ItemReads
 from stepfast.kernel.outside_ports import OutsideRows
-from stepfast.kernel.reconstruction import ReconstructionRows
 from stepfast.kernel.retention import RetentionRows
 from stepfast.kernel.review_views import ReviewReads
 from stepfast.kernel.sinks import SinkRows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from stepfast.kernel.artifacts import ArtifactView
 from stepfast.kernel.assets import LineageView
@@ -15,35 +15,15 @@ from stepfast.kernel.definitions import DefinitionView
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.event_data import object_in, text_in
+from stepfast.kernel.generations import GenerationView
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.items import ItemView
 from stepfast.kernel.rebuilt import Rebuilt
 from stepfast.kernel.review_views import WholeReview
-from stepfast.kernel.states import RunState
 from stepfast.kernel.transformations import TransformationView
 from stepfast.kernel.views import EventView, LetterView, RunView, StepView
 
 ANNOTATED = "annotated"
-
-
-class GenerationView(NamedTuple):
-    """A life of a run: what it was opened with, by whom and why, and how it ended, if it did."""
-
-    generation: int
-    version: int
-    code: str
-    definition: str | None
-    input: str
-    cause: str | None
-    """What opened it: `retry`, `rerun`, `rollback`, `skip`, `continue_as`; None for the first."""
-    actor: str | None
-    reason: str | None
-    opened_at: Instant
-    state: RunState | None
-    """None: it has not ended."""
-    value: str | None
-    error: str | None
-    ended_at: Instant | None
 
 
 class Annotation(NamedTuple):
@@ -114,22 +94,6 @@ class Reconstruction(NamedTuple):
     def to_json(self, indent: int | None = None) -> str:
         """The same as text."""
         return json.dumps(self.plain(), indent=indent, ensure_ascii=False)
-
-
-class ReconstructionRows(Protocol):
-    """What a store is asked for when a run is reconstructed, and at no other time."""
-
-    async def generations(self, run_id: RunId) -> list[GenerationView]:
-        """Every life of a run, in order."""
-        ...
-
-    async def children(self, run_id: RunId, after: RunId | None = None, limit: int = 1_000) -> list[RunView]:
-        """The runs that a run has started itself, oldest first; `after` is the one that the page before ended with."""
-        ...
-
-    async def transformations(self, run_id: RunId, limit: int = 1_000) -> list[RunView]:
-        """Those of its children that are transformations, oldest first."""
-        ...
 
 
 def _annotations(events: tuple[EventView, ...]) -> Iterator[Annotation]:

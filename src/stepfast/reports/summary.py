@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stepfast.kernel.events import EventType
-from stepfast.kernel.reconstruction import GenerationView, Reconstruction
+from stepfast.kernel.generations import GenerationView
+from stepfast.kernel.reconstruction import Reconstruction
 from stepfast.kernel.states import ENDED, RunState
 from stepfast.reports.blocks import Alarm, Block, Facts, Paragraph, Section, Table, Value, Words, code, strong
 from stepfast.reports.texts import Times, counted, listed, name, short, shown_value, span, told_by

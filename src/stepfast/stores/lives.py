@@ -6,8 +6,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from stepfast.kernel.generations import GenerationView
 from stepfast.kernel.ids import RunId
-from stepfast.kernel.reconstruction import GenerationView
 from stepfast.kernel.states import RunState
 from stepfast.kernel.views import RunView
 from stepfast.stores import rows
