@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from datetime import datetime, tzinfo
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from stepfast.base import AppBase
 from stepfast.engine.sealing import Sealer
@@ -30,6 +30,16 @@ if TYPE_CHECKING:
 Events = list[EventView]
 
 MAX_POSITION = 2**63 - 1
+
+
+class SealingStatus(NamedTuple):
+    """How far a trail is sealed."""
+
+    seals: int
+    sealed_at: Instant | None
+    """When the last seal was made."""
+    unsealed_since: Instant | None
+    """When the oldest event was written that no seal covers yet; None where there is none."""
 
 
 class Audit:
@@ -79,6 +89,16 @@ class Audit:
         if not found or found[0].position != wanted:
             raise EventNotFound(f"There is no event at position {wanted}. List events with `stepfast audit list`.")
         return found[0]
+
+    async def status(self) -> SealingStatus:
+        """How far the trail is sealed."""
+        store = self._app._open_parts().store
+        last = await store.last_seal()
+        unsealed = await store.sealed_events(0 if last is None else last.body.upto, MAX_POSITION - 1, 1)
+        since = unsealed[0].at if unsealed else None
+        if last is None:
+            return SealingStatus(0, None, since)
+        return SealingStatus(last.body.number, last.body.sealed_at, since)
 
     async def seal(self) -> int:
         """Seal now what was written since the last seal; how many events that were. Workers do so by themselves."""

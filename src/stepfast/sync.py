@@ -197,6 +197,7 @@ class Audit(Side[AsyncAudit]):
 
     list = blocking(AsyncAudit.list)
     get = blocking(AsyncAudit.get)
+    status = blocking(AsyncAudit.status)
     seal = blocking(AsyncAudit.seal)
     verify = blocking(AsyncAudit.verify)
     export = paging(AsyncAudit.export)

@@ -10,10 +10,14 @@ import pytest
 from stepfast.cli import checks
 from stepfast.cli.checks import Level
 from stepfast.kernel.durations import Instant
+from stepfast.kernel.ids import RunId
+from stepfast.kernel.sinks import SinkLetter, SinkStep
+from stepfast.signing import KeyedSigner
 from stepfast.stores import rows
 from stepfast.stores.grants import RoleKind
 from stepfast.stores.health import Health, LongTransaction, Weakness, examine
 from stepfast.stores.sqlite import health
+from stepfast.tokens import fresh_keys
 from tests.cli.invoking import Office, invoke
 from tests.cli.office import WORKFLOWS, asking
 from tests.support.apps import app_on
@@ -118,6 +122,32 @@ async def test_a_run_that_is_handed_back_again_and_again_is_a_failure_that_names
     found = await examined(office, code=1)
     assert (found["runs"][0], found["troubles"][0]) == ("ok", "fail")
     assert f"run {run.id}: handed back 5 times in a row: BlobDamaged: the blob is gone." in found["troubles"][1]
+
+
+async def test_a_trail_that_is_sealed_no_longer_is_told_of(client, office, monkeypatch):
+    await client.start(WORKFLOWS[0], "sealed")
+    assert (await examined(office))["seals"][0] == "ok"
+    client.signer = KeyedSigner(fresh_keys())
+    await client.audit.seal()
+    await client.start(WORKFLOWS[0], "not sealed")
+    assert (await examined(office))["seals"][0] == "ok"
+    monkeypatch.setattr(checks, "LATE_SEAL_MS", 0)
+    level, text = (await examined(office))["seals"]
+    assert (level, "stepfast audit seal" in text) == ("warn", True)
+
+
+async def test_a_sink_with_trouble_is_told_of(client, office, database):
+    async with app_on(database, WORKFLOWS) as app:
+        store = app._open_parts().store
+        taken = await store.take_sink("mail", "me", 60_000, True)
+        assert taken is not None
+        letter = SinkLetter(1, RunId("00000000-0000-0000-0000-000000000001"), 1, "default", "queued", 10, "no")
+        step = SinkStep(1, 3, Instant(0), "E-SINK-001 away", letters=(letter,))
+        await store.advance_sink(taken, step, 60_000)
+    level, text = (await examined(office))["sinks"]
+    assert level == "warn"
+    assert "mail has 1 dead letter, is away (E-SINK-001 away)" in text
+    assert "stepfast sinks show mail" in text
 
 
 async def test_a_database_that_is_not_there_is_a_failure_with_its_code(tmp_path):

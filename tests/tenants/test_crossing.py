@@ -239,7 +239,7 @@ BY_TOKEN: dict[str, Case] = {
 OF_OPERATORS = {
     *("app." + name for name in ("as_client", "close", "codes", "definition", "definitions", "findings", "now", "on")),
     *("app." + name for name in ("open", "retire_worker", "serverless", "worker", "workflow_named")),
-    *("audit." + name for name in ("seal", "verify", "verify_lines")),
+    *("audit." + name for name in ("seal", "status", "verify", "verify_lines")),
     *("executors." + name for name in ("domain", "get", "health", "list", "plugins", "register", "unregister")),
     *("queues." + name for name in ("backlog", "get", "list")),
     *("retention." + name for name in ("get", "list", "remove", "set")),

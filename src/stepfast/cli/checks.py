@@ -11,13 +11,17 @@ from stepfast.app import Stepfast
 from stepfast.cli.printing import took
 from stepfast.cli.serving import living_workers
 from stepfast.kernel.errors import StepfastError
+from stepfast.kernel.sinks import SinkView
 from stepfast.kernel.views import LASTING_TROUBLE, Finding
+from stepfast.reports.texts import counted
 from stepfast.stores.health import Health
 
 # Leases are counted by the database's clock alone; further apart, log lines and moments become hard to compare.
 FAR_APART_MS = 1_000
 # A transaction that is open for so long keeps dead rows from being cleaned away, and claims slow down.
 LONG_TRANSACTION_MS = 60_000
+# Workers seal every few seconds.
+LATE_SEAL_MS = 600_000
 # Nobody needs to know how much more there is.
 MOST = 1_000
 NAMED = 5
@@ -144,6 +148,34 @@ async def queues(app: Stepfast) -> Check:
     found = ", ".join(f"{queue} ({_number(ready)} ready)" for queue, ready in alone.items())
     next_step = f"Start one with `stepfast worker --queues {','.join(alone)}`."
     return Check(Level.WARN, "queues", f"No worker serves {found}.", next_step)
+
+
+async def seals(app: Stepfast) -> Check:
+    """Whether a trail that somebody has begun to seal is sealed on."""
+    status = await app.audit.status()
+    if status.sealed_at is None:
+        return Check(Level.OK, "seals", "The trail is not sealed: no worker has STEPFAST_SEAL_KEYS.")
+    late_ms = 0 if status.unsealed_since is None else await app.now() - status.unsealed_since
+    if late_ms < LATE_SEAL_MS:
+        return Check(Level.OK, "seals", f"The trail is up to date, with {counted(status.seals, 'seal')}.")
+    found = f"Events have not been sealed for {took(late_ms)}."
+    return Check(Level.WARN, "seals", found, "Give a worker STEPFAST_SEAL_KEYS, or run `stepfast audit seal`.")
+
+
+async def sinks(app: Stepfast) -> Check:
+    """Whether every sink takes what it is offered."""
+    bad = [(sink, told) for sink in await app.sinks.list() if (told := _told_of(sink))]
+    if not bad:
+        return Check(Level.OK, "sinks", "Each has taken what it was offered.")
+    found = "; ".join(f"{sink.name} {told}" for sink, told in bad[:NAMED])
+    return Check(Level.WARN, "sinks", f"{found}.", f"Look at it with `stepfast sinks show {bad[0][0].name}`.")
+
+
+def _told_of(sink: SinkView) -> str:
+    what = [f"has {counted(sink.letters, 'dead letter')}"] if sink.letters else []
+    what += [f"holds back {counted(sink.held, 'run')}"] if sink.held else []
+    what += [f"is away ({sink.error})"] if sink.tries else []
+    return ", ".join(what)
 
 
 async def codes(app: Stepfast) -> Check:

@@ -25,6 +25,8 @@ INSIDE: dict[str, Callable[[Stepfast], Awaitable[Check]]] = {
     "queues": checks.queues,
     "codes": checks.codes,
     "suspects": checks.suspects,
+    "seals": checks.seals,
+    "sinks": checks.sinks,
 }
 
 
