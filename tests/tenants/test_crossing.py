@@ -243,7 +243,7 @@ OF_OPERATORS = {
     *("executors." + name for name in ("domain", "get", "health", "list", "plugins", "register", "unregister")),
     *("queues." + name for name in ("backlog", "get", "list")),
     *("retention." + name for name in ("get", "list", "remove", "set")),
-    *("sinks." + name for name in ("add", "get", "letters", "list", "remove", "replay")),
+    *("sinks." + name for name in ("add", "get", "held", "letters", "list", "remove", "replay")),
     *("workers." + name for name in ("get", "list")),
 }
 
