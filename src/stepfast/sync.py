@@ -183,6 +183,7 @@ class Sinks(Side[AsyncSinks]):
 
     list = blocking(AsyncSinks.list)
     get = blocking(AsyncSinks.get)
+    held = blocking(AsyncSinks.held)
     letters = blocking(AsyncSinks.letters)
     replay = blocking(AsyncSinks.replay)
     remove = blocking(AsyncSinks.remove)
