@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 
 import pytest
 
@@ -39,12 +40,26 @@ async def test_a_worker_told_to_stop_at_any_instant_leaves_nothing_leased(databa
         assert {info.state for info in infos} <= {RunState.COMPLETED, RunState.PENDING, RunState.RUNNING}
 
 
+@contextmanager
+def ignoring_ctrl_c() -> Iterator[None]:
+    """What is started here ignores SIGINT, as what a script starts in the background does."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("started", [nullcontext, ignoring_ctrl_c], ids=["at a terminal", "in the background"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_command_that_executes_a_run_gives_it_back_although_its_thread_goes_on(database, tmp_path, number):
+async def test_a_command_that_executes_a_run_gives_it_back_although_its_thread_goes_on(
+    database, tmp_path, number, started
+):
     pipes = Pipes(tmp_path, "begun")
-    with running(
-        "run", f"{SHOP_FILE}:hanging_in_a_thread", f'"{pipes.folder}"', "--database", database, STEPFAST_GRACE="0s"
-    ) as command:
+    with ExitStack() as stack:
+        words = ("run", f"{SHOP_FILE}:hanging_in_a_thread", f'"{pipes.folder}"', "--database", database)
+        with started():
+            command = stack.enter_context(running(*words, STEPFAST_GRACE="0s"))
         await pipes.hear("begun")
         command.process.send_signal(number)
         assert await command.ends() == 130

@@ -77,6 +77,9 @@ def stay_deaf() -> None:
 
 def take_sigterm_for_ctrl_c() -> None:
     """What executes a run here and now gives it back on SIGTERM too; nothing waits for its lease to run out."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A script that starts a command in the background has it ignore Ctrl-C, and with it whatever goes the same way.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     asking = Asking()
 
     def interrupt(number: int, frame: FrameType | None) -> None:

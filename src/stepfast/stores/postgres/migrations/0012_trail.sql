@@ -102,6 +102,7 @@ create index sink_letter_to_replay on stepfast.sink_letter (sink, position) wher
 create function stepfast.stable_position() returns bigint
 language plpgsql volatile
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     newest bigint := coalesce(pg_sequence_last_value('stepfast.event_position'::regclass), 0);
