@@ -241,6 +241,7 @@ FIELDS: dict[str, tuple[Field, ...]] = {
         Field("key", "string", ALWAYS, "the name of the fact"),
         Field("value", "any", ALWAYS, "the fact"),
         Field("digest", "string", ALWAYS, "of key and value, by which it is found"),
+        Field("by_code", "boolean", "where the run's own code noted it", "true; `actor` is whoever asked for the run"),
         Field("scope", "string", "where one was given", "what kind of fact it is"),
         _reason(),
     ),

@@ -16,7 +16,7 @@ from stepfast.kernel.numbers import check_whole
 from stepfast.kernel.origins import shown
 from stepfast.kernel.seals import SealCopies, Signer
 from stepfast.kernel.texts import check_optional_text, check_texts
-from stepfast.kernel.trail import EventFilter
+from stepfast.kernel.trail import HIGHEST, EventFilter
 from stepfast.kernel.views import EventView
 from stepfast.noting import step_filter
 from stepfast.parts import Parts
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 
 Events = list[EventView]
-
-MAX_POSITION = 2**63 - 1
 
 
 class SealingStatus(NamedTuple):
@@ -76,7 +74,7 @@ class Audit:
             correlation_id=check_optional_text("correlation_id", correlation_id),
             since=_instant("since", since),
             until=_instant("until", until),
-            before=None if cursor is None else check_whole("cursor", cursor, 0, MAX_POSITION),
+            before=None if cursor is None else check_whole("cursor", cursor, 0, HIGHEST),
             limit=page_size(limit),
             **step_filter(step),
         )
@@ -84,17 +82,17 @@ class Audit:
 
     async def get(self, position: int, *, tenant: str | None = None) -> EventView:
         """One event, by its position."""
-        wanted = check_whole("position", position, 1, MAX_POSITION - 1)
-        found = await self.list(tenant=tenant, limit=1, cursor=wanted + 1)
-        if not found or found[0].position != wanted:
+        wanted, whose = check_whole("position", position, 1, HIGHEST), check_optional_text("tenant", tenant)
+        found = await self._app._open_parts().store.sealed_events(wanted - 1, wanted, 1)
+        if not found or whose not in (None, found[0].tenant):
             raise EventNotFound(f"There is no event at position {wanted}. List events with `stepfast audit list`.")
-        return found[0]
+        return shown(found[0])
 
     async def status(self) -> SealingStatus:
         """How far the trail is sealed."""
         store = self._app._open_parts().store
         last = await store.last_seal()
-        unsealed = await store.sealed_events(0 if last is None else last.body.upto, MAX_POSITION - 1, 1)
+        unsealed = await store.sealed_events(0 if last is None else last.body.upto, HIGHEST - 1, 1)
         since = unsealed[0].at if unsealed else None
         if last is None:
             return SealingStatus(0, None, since)

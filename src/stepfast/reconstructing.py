@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import NamedTuple, TypeVar
 
 from stepfast.engine.values import Values
@@ -68,7 +68,8 @@ async def reconstruct(reader: Reader) -> Reconstruction:
         found = await _read(reader)
         if found.is_settled:
             break
-    return await Resolving(reader).resolved(found)
+    # What has ended stays as it is: it is read once.
+    return await Resolving(reader).resolved(await _with_transformations(reader, found))
 
 
 class Core(NamedTuple):
@@ -123,7 +124,6 @@ async def _read(reader: Reader) -> Reconstruction:
         artifacts=tuple(_bounded("artifacts", artifacts, cut)),
         state=core.state,
     )
-    found = found._replace(transformations=tuple(await _transformations(reader, found.children, cut)))
     is_settled = not is_whole or not await store.events(run_id, core.state.event, 1)
     told = core.differences if is_settled and is_whole else ()
     return found._replace(is_settled=is_settled, differences=told, cut=tuple(cut))
@@ -182,11 +182,20 @@ async def _children(reader: Reader, cut: list[str]) -> list[RunView]:
     return await _all("children", after, cut)
 
 
-async def _transformations(reader: Reader, children: Sequence[RunView], cut: list[str]) -> list[TransformationView]:
-    used = [child for child in children if is_transformation(child)]
+async def _with_transformations(reader: Reader, found: Reconstruction) -> Reconstruction:
+    used, cut, views = (
+        [each for each in found.children if is_transformation(each)],
+        list[str](),
+        list[TransformationView](),
+    )
     if len(used) > PAGE:
         cut.append(f"transformations: there are more than {PAGE:,}, and these are the oldest")
-    return [await transformation_of(reader.store, reader.values, run) for run in used[:PAGE]]
+    for run in used[:PAGE]:
+        try:
+            views.append(await transformation_of(reader.store, reader.values, run))
+        except StepfastError as error:
+            cut.append(f"transformation {run.run_id}: {error}")
+    return found._replace(transformations=tuple(views), cut=(*found.cut, *cut))
 
 
 async def _all(what: str, page_after: Callable[[T | None], Awaitable[list[T]]], cut: list[str]) -> list[T]:

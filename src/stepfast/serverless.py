@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from stepfast.base import AppBase
+from stepfast.engine.pruning import Pruner
 from stepfast.engine.publishing import Publisher
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.ids import parse_run_id
@@ -79,6 +80,7 @@ class Serverless:
 
     def __init__(self, app: AppBase) -> None:
         self._app = app
+        self._pruner: Pruner | None = None
 
     async def handle(self, run_id: str) -> Handled:
         """Execute one run until it ends or waits; called again for the same run, it answers the same.
@@ -154,7 +156,11 @@ class Serverless:
 
     async def _prune(self, parts: Parts) -> int:
         """Let go what retention policies say, for a while; how many runs that were."""
-        pruner = parts.pruner()
+        pruner, before = parts.pruner(), self._pruner
+        if before is not None:
+            # Of very many runs that stay all are looked at in the end, some in each call.
+            pruner.go_on_from(before)
+        self._pruner = pruner
         pruner.is_over = self._alarm()
         return await PruneLoop(pruner, self._app._clock, 0).make_pass()
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator, Iterable, Iterator
 from itertools import chain, count, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from stepfast.kernel.auditing import (
     AuditFinding,
@@ -186,19 +186,32 @@ def _check_correlations(block: Block, belongs: dict[str, str]) -> Iterator[Audit
 def lines_of(path: Path) -> Iterator[str]:
     """The lines of a file, whatever is in it."""
     try:
-        with path.open("rb") as file:
-            for number in count(1):
-                line = file.readline(LONGEST_LINE + 1)
-                if not line:
-                    return
-                if len(line) > LONGEST_LINE:
-                    raise _unread(number, f"It is longer than {LONGEST_LINE:,} bytes.")
-                try:
-                    yield line.decode()
-                except UnicodeDecodeError:
-                    raise _unread(number, "It is not UTF-8.") from None
+        file = path.open("rb")
     except OSError as problem:
-        raise StoreUnavailable(f"The trail in {path} cannot be read: {problem.strerror}.") from problem
+        raise _away(str(path), problem) from problem
+    with file:
+        yield from lines_in(file, str(path))
+
+
+def lines_in(file: BinaryIO, name: str) -> Iterator[str]:
+    """The lines of an open file."""
+    try:
+        for number in count(1):
+            line = file.readline(LONGEST_LINE + 1)
+            if not line:
+                return
+            if len(line) > LONGEST_LINE:
+                raise _unread(number, f"It is longer than {LONGEST_LINE:,} bytes.")
+            try:
+                yield line.decode()
+            except UnicodeDecodeError:
+                raise _unread(number, "It is not UTF-8.") from None
+    except OSError as problem:
+        raise _away(name, problem) from problem
+
+
+def _away(name: str, problem: OSError) -> StoreUnavailable:
+    return StoreUnavailable(f"The trail in {name} cannot be read: {problem.strerror}.")
 
 
 def _whole(lines: Iterable[str]) -> Iterator[tuple[int, str, dict[str, Any]]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from stepfast.engine.values import Values
 from stepfast.kernel.assets import LineageFilter, Role, uri_of
+from stepfast.kernel.event_data import object_in
 from stepfast.kernel.ports import Store
 from stepfast.kernel.states import RunState
 from stepfast.kernel.transformations import MARK, TransformationView
@@ -16,9 +17,8 @@ from stepfast.kernel.views import RunView
 async def transformation_of(store: Store, values: Values, run: RunView) -> TransformationView:
     """The use of a transformation that a run is."""
     known = json.loads(run.metadata or "{}")[MARK]
-    rows = await store.lineage(LineageFilter(run.tenant, run.run_id))
-    of_this = [row for row in rows if row.generation == run.generation]
-    told = {role: tuple(uri_of(row.asset_id, row.version) for row in of_this if row.role is role) for role in Role}
+    rows = await store.lineage(LineageFilter(run.tenant, run.run_id, generation=run.generation))
+    told = {role: tuple(uri_of(row.asset_id, row.version) for row in rows if row.role is role) for role in Role}
     result = await _result(values, run)
     return TransformationView(
         run.run_id,
@@ -39,5 +39,4 @@ async def _result(values: Values, run: RunView) -> dict[str, Any]:
     if run.state is not RunState.COMPLETED:
         return {}
     (text,) = await values.resolve(run.tenant, run.run_id, [run.value])
-    result: dict[str, Any] = json.loads(text or "{}")
-    return result
+    return object_in(text) or {}

@@ -8,9 +8,9 @@ from stepfast.kernel.auditing import (
     AuditFinding,
     AuditReport,
     Fault,
+    check_belonging,
     check_chain,
     check_copy,
-    check_correlation,
     check_events,
     check_leaves,
     check_policies,
@@ -20,18 +20,15 @@ from stepfast.kernel.auditing import (
     left_over,
     lost,
 )
-from stepfast.kernel.events import EventType
-from stepfast.kernel.origins import told_correlation
 from stepfast.kernel.ports import Store
 from stepfast.kernel.retention import NO_PROOF, Proof, ToldPolicies, proof_of
 from stepfast.kernel.seals import MAX_EVENTS, Leaf, Seal, SealCopies, Signer
+from stepfast.kernel.trail import LOWEST
 from stepfast.kernel.views import EventView
 
 PAGE = 100
 PRUNED_PAGE = 10_000
 MAX_FINDINGS = 1_000
-# Positions begin at 1; what somebody put in front of that is in no seal, and among the events of a run all the same.
-LOWEST = -(2**63)
 
 
 class Check:
@@ -83,8 +80,7 @@ class Check:
         self._findings += check_pruned(seal, flaws)
         self._findings += check_events(seal, leaves, events, flaws)
         self._findings += check_policies(seal, events, self._policies)
-        for queued in (event for event in events if event.type == EventType.QUEUED):
-            self._findings += check_correlation(seal, queued, told_correlation(queued))
+        self._findings += check_belonging(seal, events)
         self._seals += 1
         self._events += len(events)
         self._pruned += count_pruned(leaves, flaws)

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from stepfast import Invalid, NotFound, Retry, RunState, Stepfast, StepfastError, receive, serverless, step, workflow
+from stepfast.engine import pruning
 from stepfast.engine.pruning import Pruner
 from stepfast.kernel.retention import PolicyChange
 from stepfast.serverless import Handled, lambda_handler
@@ -215,6 +216,30 @@ async def test_upkeep_prunes_no_longer_than_it_may(client, monkeypatch):
     assert await pruned(client) == 0
     monkeypatch.undo()
     assert await until(lambda: pruned(client)) == 1
+
+
+async def pruned_behind_runs_that_stay(client, monkeypatch) -> int:
+    """Runs that go of one host which looks at two in each call, where the first two are kept for ever."""
+    await ended_runs(client, 2)
+    run = await client.start(patient)
+    await client.serverless().handle(run.id)
+    await run.signal("go", "on")
+    await client.serverless().handle(run.id)
+    await let_go_at_once(client)
+    await client.retention.set("forever", workflow="say")
+    monkeypatch.setattr(pruning, "PAGE", 1)
+    monkeypatch.setattr(serverless.Serverless, "_alarm", lambda self: iter([False, False, *[True] * 100]).__next__)
+    host = client.serverless()
+    return sum([(await host.upkeep()).runs_pruned for _ in range(5)])
+
+
+async def test_runs_that_stay_keep_upkeep_from_no_run_behind_them(client, monkeypatch):
+    assert await pruned_behind_runs_that_stay(client, monkeypatch) == 1
+
+
+async def test_the_broken_twin_that_begins_anew_each_time_never_comes_to_them(client, monkeypatch):
+    monkeypatch.setattr(Pruner, "go_on_from", lambda self, other: None)
+    assert await pruned_behind_runs_that_stay(client, monkeypatch) == 0
 
 
 async def test_upkeep_seals_so_that_what_is_sealed_may_go(database, monkeypatch):

@@ -9,6 +9,7 @@ from stepfast.stores.sqlite import reading
 from stepfast.testing import engine
 from stepfast.trail_files import verify_lines
 from tests.audit.trails import SIGNER, VERIFIER, run_sql
+from tests.publishing.harness import Place, published, publisher
 from tests.support.workflows import say
 
 NO_UTF8 = "cast(x'ff80' as text)"
@@ -78,3 +79,37 @@ async def test_a_table_that_was_taken_away_is_an_error_with_a_code(opened, runs,
     await run_sql(database, [f"drop table {table}"])
     with pytest.raises(StoreUnusable, match=f"no such table: {table}"):
         await opened.app.audit.verify()
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+async def test_an_event_whose_run_is_named_by_such_bytes_is_found(opened, runs, database, is_sealed):
+    await opened.app.get(runs[0]).annotate("checked", True)
+    if is_sealed:
+        await opened.app.audit.seal()
+    await run_sql(database, [f"update event set run_id = {NO_UTF8} where type = 'annotated'"])
+    assert "removed" in [found.fault for found in (await opened.app.audit.verify()).findings]
+
+
+async def test_a_damaged_event_stands_in_lists_of_the_trail(opened, runs, database):
+    await run_sql(database, [f"update event set actor = {NO_UTF8} where run_id = '{runs[0]}' and seq = 1"])
+    (first,) = [event for event in await opened.app.audit.list() if (event.run_id, event.seq) == (runs[0], 1)]
+    assert first.actor == "\udcff\udc80"
+    assert await opened.app.audit.get(first.position) == first
+
+
+class Encoding(Place):
+    """Sends what it gets as bytes, as every sink does that leaves the process."""
+
+    async def deliver(self, events):
+        for event in events:
+            event.type.encode()
+        await super().deliver(events)
+
+
+async def test_a_sink_gets_past_an_event_with_such_bytes(opened, runs, database):
+    await run_sql(database, [f"update event set type = {NO_UTF8} where run_id = '{runs[0]}' and seq = 2"])
+    place = Encoding()
+    await published(opened, publisher(opened, place))
+    assert len(place.of(opened.app.get(runs[1]))) > 2
+    (letter,) = await opened.app.sinks.letters("place")
+    assert (letter.letter.run_id, letter.letter.seq, letter.letter.type) == (runs[0], 2, "\\udcff\\udc80")

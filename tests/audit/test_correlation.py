@@ -68,3 +68,11 @@ async def test_a_single_event_that_was_moved_elsewhere_in_a_file_is_found(opened
     lines[at] = json.dumps({**told, "correlation_id": "case 8"}) + "\n"
     (found,) = verify_lines(lines, SIGNER).findings
     assert (found.fault, found.run_id, "case 8" in found.message) == (Fault.CHANGED, told["run_id"], True)
+
+
+async def test_a_report_says_that_a_run_was_moved_elsewhere(opened, database):
+    (run, *_) = await opened.app.runs(workflow="correlated_parent")
+    assert "fit their seals" in await opened.app.audit.report(run.run_id)
+    await tamper(database, "update stepfast.run set correlation_id = 'case 8' where workflow = 'correlated_parent'")
+    page = await opened.app.audit.report(run.run_id)
+    assert ("do not fit the events" in page, "fit their seals" in page) == (True, False)

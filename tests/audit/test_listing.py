@@ -9,7 +9,10 @@ import pytest
 from stepfast import Invalid
 from stepfast.kernel.errors import EventNotFound
 from stepfast.stores import trail
+from stepfast.stores.postgres.store import PostgresStore
+from stepfast.stores.sqlite.store import SqliteStore
 from tests.audit.test_verify import sealing
+from tests.support.sql import tamper
 from tests.support.workflows import say
 
 
@@ -83,3 +86,54 @@ async def test_a_position_without_an_event_is_not_found(opened, tenant):
 async def test_what_cannot_be_asked_for_is_refused_by_name(opened, given, named):
     with pytest.raises(Invalid, match=named):
         await opened.app.audit.list(**given)
+
+
+async def test_an_event_is_shown_without_a_look_through_the_trail(opened, monkeypatch):
+    (newest, *_) = await opened.app.audit.list(limit=1)
+    monkeypatch.setattr(opened.app.parts.store, "find_events", None)
+    assert await opened.app.audit.get(newest.position, tenant="other") == newest
+    with pytest.raises(EventNotFound):
+        await opened.app.audit.get(newest.position, tenant="nobody")
+
+
+async def parts_looked_through(opened, database, monkeypatch) -> int:
+    """How many parts of a trail are looked through for two events that are a million positions apart."""
+    await tamper(database, "update stepfast.event set position = position + 1000000 where position > 3")
+    parts: list[str] = []
+    for kind in (SqliteStore, PostgresStore):
+        monkeypatch.setattr(kind, "_ask", counting(parts, kind._ask))
+    found = await opened.app.audit.list(type="queued")
+    assert [event.type for event in found] == ["queued"] * 2
+    return parts.count("find_events")
+
+
+def counting(asked, ask):
+    async def counted(self, name, *given):
+        asked.append(name)
+        return await ask(self, name, *given)
+
+    return counted
+
+
+async def test_positions_that_no_event_has_any_more_are_stepped_over(opened, database, monkeypatch):
+    assert await parts_looked_through(opened, database, monkeypatch) < 5
+
+
+async def test_the_broken_twin_that_goes_on_below_looks_through_all_of_them(opened, database, monkeypatch):
+    async def below(self, position):
+        return position
+
+    monkeypatch.setattr(trail.TrailReads, "_top_below", below)
+    assert await parts_looked_through(opened, database, monkeypatch) >= 1_000_000 // trail.LOOKED_THROUGH
+
+
+async def test_an_event_that_somebody_put_in_front_of_all_others_ends_a_list_too(opened, database):
+    await tamper(database, "update stepfast.event set position = -5 where position = 1")
+    assert await opened.app.audit.list(actor="nobody") == []
+    assert (await opened.app.audit.list())[-1].position == -5
+
+
+async def test_events_at_the_very_ends_keep_no_other_from_being_listed(opened, database):
+    await tamper(database, f"update stepfast.event set position = {1 - 2**63} - 1 where position = 1")
+    await tamper(database, f"update stepfast.event set position = {2**63 - 1} where position = 2")
+    assert min(event.position for event in await opened.app.audit.list(tenant="default")) == 3

@@ -153,3 +153,8 @@ async def test_a_tree_starts_at_an_asset_and_depth_goes_with_a_tree(client, offi
     assert (await office("assets", "lineage", "--run", run.id, "--upstream")).code == 2
     assert (await office("assets", "lineage", "alone", "--depth", "2")).code == 2
     assert (await office("assets", "lineage", "alone", "--upstream", "--depth", "0")).code == 2
+
+
+async def test_lineage_goes_one_way_at_a_time(office):
+    done = await office("assets", "lineage", "alone", "--upstream", "--downstream")
+    assert (done.code, "--upstream and --downstream" in done.err) == (2, True)

@@ -183,3 +183,18 @@ async def test_a_list_of_events_goes_on_at_its_cursor(office, runs):
 async def test_events_that_cannot_be_asked_for_are_refused(office, runs, words, code, told):
     done = await office("audit", *words)
     assert (done.code, told in done.err) == (code, True), done.err
+
+
+async def test_an_exported_trail_is_verified_as_it_comes_by_stdin(office, runs):
+    await office("audit", "seal")
+    trail = (await office("audit", "export")).out
+    done = await office("audit", "verify", "--file", "-", stdin=trail)
+    assert (done.code, "is what was written" in done.err) == (0, True)
+    assert (await office("audit", "verify", "--file", "-", stdin=trail.replace("queued", "paused"))).code == 1
+    assert (await office("audit", "verify", "--file", "-", stdin="")).code == 2
+
+
+async def test_a_moment_that_no_calendar_has_keeps_no_list_from_being_shown(office, runs, database):
+    await tamper(database, f"update stepfast.event set at = {2**62} where run_id = '{runs[0]}'")
+    done = await office("audit", "list")
+    assert (done.code, str(2**62) in done.out) == (0, True)

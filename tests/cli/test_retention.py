@@ -62,3 +62,17 @@ async def test_runs_go_by_age_and_workflow(office, run, client):
 
 async def test_without_an_age_runs_go_by_the_policies_alone(office, run):
     assert (await office.json("runs", "prune"))["runs"] == 0
+
+
+async def test_runs_that_a_policy_keeps_longer_than_was_asked_for_are_told_of(office, run):
+    await office("retention", "set", "90d")
+    assert (await office.json("runs", "prune", "--older-than", "0s", "--dry-run"))["held"] == {"kept": 1}
+    done = await office("runs", "prune", "--older-than", "0s")
+    assert done.err == "0 runs are gone.\n1 family stays: kept, by a policy (`stepfast retention list`).\n"
+    assert (await office.json("runs", "prune"))["held"] == {}
+
+
+async def test_runs_that_are_kept_for_ever_are_told_of_too(office, run):
+    await office("retention", "set", "forever", "--workflow", "checkout")
+    assert (await office.json("runs", "prune", "--older-than", "0s"))["held"] == {"kept": 1}
+    assert (await office.json("runs", "prune", "--older-than", "1d"))["held"] == {}

@@ -232,3 +232,20 @@ def ask(*args: str, answer: str) -> int:
     finally:
         os.close(ours)
         os.close(theirs)
+
+
+@pytest.mark.parametrize(
+    ("command", "option"), [("rollback", "--to"), ("retry", "--step"), ("rerun", "--from")], ids=lambda given: given
+)
+async def test_a_dry_run_looks_at_the_step_that_is_named(failed, office, command, option):
+    done = await office("runs", command, failed.id, option, "nonsense", "--dry-run")
+    assert (done.code, done.out, "no step 'nonsense'" in done.err) == (3, "", True)
+    step = "charge" if command == "rollback" else "refuse"
+    done = await office("runs", command, failed.id, option, step, "--dry-run")
+    assert (done.code, done.out) == (0, f"{failed.id}\n")
+    assert (await failed.info()).state is RunState.FAILED
+
+
+async def test_a_dry_run_looks_at_the_event_or_state_that_is_named(failed, office):
+    for to, code in (("99", 3), ("paused", 3), ("2", 0), ("running", 0)):
+        assert (await office("runs", "rollback", failed.id, "--to", to, "--dry-run")).code == code

@@ -320,3 +320,25 @@ async def test_each_names_the_item_that_failed(database):
         await run.retry()
         assert await run == ["0", "1", "2"]
     assert bodies["item1"] == 2
+
+
+@step(retry=ONCE)
+async def decode() -> str:
+    bodies.ran("decode")
+    if bodies["decode"] == 1:
+        raise ValueError("no text: a\0b")
+    return "text"
+
+
+@workflow
+async def decoding() -> str:
+    return await decode()
+
+
+async def test_a_failure_that_speaks_of_bytes_is_told_as_it_is_and_done_again_by_a_retry(database):
+    async with app_on(database, [decoding]) as app:
+        run = await app.start(decoding)
+        with pytest.raises(RunFailed, match="builtins:ValueError: no text: a\ufffdb"):
+            await run
+        await run.retry()
+        assert await run == "text"

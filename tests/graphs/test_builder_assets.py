@@ -86,6 +86,38 @@ async def test_each_item_reads_and_writes_its_own(desk: Desk):
         assert await opened.app.assets.read("short/b") == b"bbbbbbb"
 
 
+@step(name="shortened")
+async def shortened(assets: Items, config: dict[str, int]) -> str:
+    return (await storage.read_asset(assets[0])).decode()[: config["length"]]
+
+
+async def test_a_step_that_reads_its_item_may_have_a_config_beside(desk: Desk):
+    graph = Graph("many", input=list[str])
+    graph.each(shortened, graph.input, reads={"asset": graph.item}, config={"length": 3})
+    async with desk(graph) as opened:
+        await opened.app.assets.put("Payment", "contract")
+        assert (await opened.run(graph, ["contract"]))["results"] == ["Pay"]
+
+
+@step(name="idle")
+async def idle() -> None: ...
+
+
+def test_a_step_that_takes_nothing_is_done_for_no_items():
+    graph = Graph("many", input=list[str])
+    with pytest.raises(InvalidDefinition, match="step 'idle' takes nothing"):
+        graph.each(idle, graph.input)
+
+
+def test_none_says_nothing():
+    graph: Any = Graph("quiet", input=str)
+    graph.use(told, text=graph.input, reads=None, writes=None, policies=None, needs=None)
+    graph.use(told, id="writing", text=graph.input, writes={"asset": "a", "type": None, "tags": None})
+    first, second = graph.plan()
+    assert (first.reads, first.writes, first.policies, first.needs) == ((), (), (), ())
+    assert second.writes[0].tags == ()
+
+
 async def test_an_asset_of_another_type_fails_the_step_before_it_is_done(desk: Desk):
     graph = summary()
     async with desk(graph) as opened:
@@ -138,6 +170,8 @@ steps:
         ({"writes": {"asset": "a", "type": "image/*"}}, "writes: The media type is 'image/\\*'"),
         ({"writes": {"asset": "a", "metadata": 3}}, "writes: metadata is 3"),
         ({"writes": {"asset": "a", "tags": "x"}}, "writes: tags is 'x'; give a list of texts"),
+        ({"reads": {"asset": "a", "type": lambda input: input}}, "reads: type is <function"),
+        ({"writes": {"asset": "a", "tags": [lambda output: output]}}, "writes: tags is .*, which only a run knows"),
         ({"writes": {"asset": lambda writes: writes}}, "reads 'writes' where there is none"),
         ({"writes": {"asset": lambda assets: assets}}, "reads 'assets' where there is none"),
         ({"reads": {"asset": lambda assets: assets}}, "reads 'assets' where there is none"),

@@ -43,8 +43,8 @@ def small(writes: Items) -> Answer:
     return {"ok": all(each["size"] < 10 for each in writes), "reason": "it is too large"}
 
 
-NO_SECRETS = Policy("no-secrets", no_secrets, before="read")
-SMALL = Policy("small", small, before="write")
+NO_SECRETS = Policy("no-secrets", no_secrets, before="read", conflict="review")
+SMALL = Policy("small", small, before="write", conflict="review")
 
 
 @step(name="copy_it")
@@ -182,6 +182,17 @@ async def test_a_person_who_lets_another_policy_has_not_let_that_of_the_app(guar
     await guarded.decide(question, "continue", actor="ann", role="privacy")
     with pytest.raises(RunFailed, match="Policy no-secrets of the app"):
         await guarded.result(run)
+
+
+async def test_no_declaration_gets_round_a_policy_that_only_fails(database):
+    rule = Policy("no-secrets", no_secrets, before="read")
+    async with engine(database=database, workflows=[], executors=[docs, policy], policies=[rule]) as opened:
+        await opened.app.assets.put("short", "secrets", tags=["secret"])
+        run = await begin(opened, REVIEWED)
+        (question,) = await opened.reviews(run)
+        await opened.decide(question, "continue", actor="ann", role="privacy")
+        with pytest.raises(RunFailed, match="Policy no-secrets of the app"):
+            await opened.result(run)
 
 
 async def test_a_person_lets_a_step_write(guarded):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stepfast import Derived, Domain, Graph, PolicyConflict, RunFailed, Source, StageContext, step, storage
+from stepfast import Derived, Domain, Graph, PolicyConflict, RunFailed, Source, StageContext, Stepfast, step, storage
 from stepfast.kernel.errors import InvalidDefinition
 from stepfast.testing import engine
 
@@ -103,6 +103,8 @@ async def test_a_transformation_that_nothing_is_against_makes_its_asset():
         ({"before": "look"}, "policy 'above-zero' has before='look'"),
         ({"conflict": "shrug"}, "policy 'above-zero' has conflict='shrug'"),
         ({"conflict": "review", "quorum": 0}, "policy 'above-zero': "),
+        ({"role": "clerk"}, "policy 'above-zero' has role=, which means nothing where a conflict fails the step"),
+        ({"before": "read", "conflict": "review", "verdicts": ["correct"]}, "has the verdict 'correct'"),
     ],
 )
 def test_policies_that_cannot_be_are_told_with_all_else(terms, message):
@@ -193,6 +195,45 @@ def test_a_policy_before_what_a_step_does_not_do_is_refused(before):
     graph.set("it", graph.input, policies=[graph.policy("any", not_secret, before=before)])
     with pytest.raises(InvalidDefinition, match=f"asked before step 'it' {before}s, and that has no {before}s="):
         graph.plan()
+
+
+desk = Domain("papers.desk")
+
+
+@desk.step("plain")
+async def plain(text: str) -> str:
+    return text
+
+
+def naming(executor: str, **inputs: Any) -> Graph[str, Any]:
+    graph = Graph("naming", input=str)
+    graph.use(executor, id="it", policies=[graph.policy("any", not_secret, before="read")], **inputs)
+    return graph
+
+
+def test_a_policy_before_what_a_named_executor_does_not_do_is_refused_by_the_app():
+    graph = naming("papers.desk.plain", text="any")
+    with pytest.raises(InvalidDefinition, match="policy 'any' is asked before step 'it' reads, and that has no reads="):
+        Stepfast("sqlite:///never.db", workflows=[graph], executors=[desk])
+
+
+async def test_a_policy_before_a_transformation_by_name_is_asked():
+    graph = naming("papers.shorten", document="secrets")
+    async with engine(workflows=[graph], executors=[papers]) as opened:
+        await opened.app.assets.put("Payment in 30 days.", "secrets", tags=["secret"])
+        with pytest.raises(RunFailed, match="Policy any refuses that step it reads asset:secrets@1"):
+            await opened.run(graph, "")
+
+
+async def test_what_a_check_is_given_may_have_the_name_of_what_it_is_made_of(database):
+    graph = Graph("first-only", input=str)
+    arguments = {"assets": lambda assets: assets[:1]}
+    rule = graph.policy("no-secrets", not_secret, before="read", arguments=arguments)
+    graph.use(short, reads=[{"asset": "open"}, {"asset": graph.input}], policies=[rule])
+    async with engine(database=database, workflows=[graph]) as opened:
+        await opened.app.assets.put("Payment in 30 days.", "open")
+        await opened.app.assets.put("Payment in 14 days.", "secrets", tags=["secret"])
+        assert await opened.run(graph, "secrets") == "Payment"
 
 
 def test_two_policies_of_one_id_are_refused():

@@ -46,6 +46,15 @@ async def test_a_check_that_raises_is_the_cause(memory):
     assert isinstance(conflict.__cause__, ValueError)
 
 
+@pytest.mark.parametrize("answer", [{"ok": False, "reason": "a\0b"}, ValueError("a\0b")], ids=str)
+async def test_people_are_asked_whatever_characters_a_check_answers_with(opened, answer):
+    WORLD["answer"] = answer
+    await opened.app.assets.put("text", "source")
+    run = await begun(opened, guarded("read", ", conflict: review"))
+    (question,) = await opened.reviews(run)
+    assert question.title.endswith("a\ufffdb")
+
+
 @pytest.mark.parametrize("where", PLACES)
 async def test_people_are_asked_where_a_check_cannot_be_made(memory, where):
     WORLD["answer"] = ValueError("the list is gone")

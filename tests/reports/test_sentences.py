@@ -277,3 +277,10 @@ def test_a_zone_that_does_not_exist_is_refused(tz):
 def test_a_form_that_does_not_exist_is_refused():
     with pytest.raises(Invalid, match="use 'md' or 'html'"):
         report(reconstruction(), "pdf")
+
+
+def test_what_a_workflow_notes_itself_is_not_told_as_noted_by_who_asked_for_it():
+    noted = event(1, "annotated", {"key": "grade", "value": "A", "by_code": True}, actor="ann")
+    assert sentence(noted, Times()) == 'The workflow noted: grade is "A".'
+    text = written(events=[noted])
+    assert '| grade | "A" | the run |  | the workflow itself |' in text

@@ -213,3 +213,14 @@ async def test_a_role_is_let_in_or_none_is(migrated_postgres_url):
 async def test_a_file_has_no_roles():
     with pytest.raises(Invalid, match="SQLite file has no roles"):
         await grant("sqlite:///shop.db", [Grant("engine", RoleKind.ENGINE)])
+
+
+async def test_a_reader_that_tries_to_write_is_not_told_to_be_let_in(reader_url):
+    store = PostgresStore(reader_url)
+    await store.open()
+    try:
+        with pytest.raises(StoreUnusable, match="changes nothing") as refused:
+            await store.take_sink("mine", "me", 1_000, True)
+    finally:
+        await store.close()
+    assert "--grant ROLE" not in str(refused.value)

@@ -346,7 +346,9 @@ async def crossings(opened: Engine, names: Names, own: Run[Any], cases: dict[str
         told = []
         for called in (names, unknown(names)):
             answer = await outcome(ask(Asking(opened.app, called, own)))
-            told.append(veiled(answer, called).replace(own.id, "<own>"))
+            text = veiled(answer, called).replace(own.id, "<own>")
+            # Both are keys of its own by now: it has started runs with them, and its events name them as the cause.
+            told.append(text.replace(names.key, "<key>").replace(unknown(names).key, "<key>"))
         if told[0] != told[1] or OWNER in told[0] or WORD in told[0]:
             found.append(f"{name}: {told[0][:300]} | {told[1][:300]}")
     return found

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from stepfast import Derived, NotFound, RunFailed, Source, each, workflow
-from stepfast.kernel.errors import AssetNotFound, Invalid
+from stepfast import Derived, NotFound, RunFailed, Source, each, reconstructing, workflow
+from stepfast.kernel.errors import AssetNotFound, Invalid, StoreUnavailable
 from stepfast.sync import Stepfast as BlockingStepfast
 from stepfast.testing import engine
+from tests.support.sql import execute
 from tests.transformations.harness import (
     CALLS,
     WORLD,
@@ -229,3 +230,25 @@ def test_blocking_code_lists_them_too(tmp_path):
         run = app.start(transforming, "contract")
         run.result()
         assert [used.name for used in app.transformations.list(run_id=run.id)] == ["docs.to_text"]
+
+
+async def test_what_cannot_be_read_of_a_transformation_is_named_and_the_rest_is_there(opened, monkeypatch):
+    await put_contract(opened)
+    run = await begun(opened, flow(), document="contract")
+
+    async def away(*_: object) -> None:
+        raise StoreUnavailable("no such blob")
+
+    monkeypatch.setattr(reconstructing, "transformation_of", away)
+    found = await run.reconstruct()
+    (child,) = found.children
+    assert (found.transformations, found.cut) == ((), (f"transformation {child.run_id}: no such blob",))
+
+
+async def test_a_mark_that_is_none_makes_no_transformation_of_a_run(opened, database):
+    await put_contract(opened)
+    run = await begun(opened, flow(), document="contract")
+    hollow = '{"transformation": {}}'
+    await execute(database, f"update stepfast.run set metadata = '{hollow}' where kind = 'step'")
+    assert (await run.reconstruct()).transformations == ()
+    assert await opened.app.transformations.list(asset="contract") == []

@@ -66,12 +66,18 @@ def show(client: Client, asset: str) -> None:
 @with_client
 @click.argument("asset", required=False)
 @click.option("--run", metavar="RUN", help="What the steps of this run have read and written.")
-@click.option("--upstream", "direction", flag_value="upstream", help="All that it was made of, as a tree.")
-@click.option("--downstream", "direction", flag_value="downstream", help="All that was made of it, as a tree.")
+@click.option("--upstream", is_flag=True, help="All that it was made of, as a tree.")
+@click.option("--downstream", is_flag=True, help="All that was made of it, as a tree.")
 @click.option("--depth", type=int, metavar="N", help="No more than N steps of runs up or down.")
 @click.option("--limit", type=int, default=EDGES, metavar="N", help=f"At most N edges of a tree; {EDGES:,} without it.")
 def lineage(
-    client: Client, asset: str | None, run: str | None, direction: str | None, depth: int | None, limit: int
+    client: Client,
+    asset: str | None,
+    run: str | None,
+    upstream: bool,
+    downstream: bool,
+    depth: int | None,
+    limit: int,
 ) -> None:
     """Which steps have read and written an asset, ID or ID@VERSION, or what those of a run have.
 
@@ -79,9 +85,11 @@ def lineage(
     """
     if (asset is None) == (run is None):
         raise Invalid("Name an asset, or a run with --run.")
+    if upstream and downstream:
+        raise Invalid("--upstream and --downstream were given. Ask for one, and then for the other.")
     tenant = _one_tenant(client)
-    if direction is not None:
-        _follow(client, asset, Direction(direction), depth, limit)
+    if upstream or downstream:
+        _follow(client, asset, Direction.UPSTREAM if upstream else Direction.DOWNSTREAM, depth, limit)
         return
     if depth is not None:
         raise Invalid("--depth goes with --upstream or --downstream.")

@@ -20,9 +20,9 @@ from stepfast.kernel.errors import Invalid, StoreUnavailable
 from stepfast.kernel.seals import Signer
 from stepfast.seal_files import SealFile
 from stepfast.signing import PUBLIC, KeyedSigner, SealKeys, new_pair, read_seal_keys
-from stepfast.trail_files import lines_of, verify_lines
+from stepfast.trail_files import lines_in, lines_of, verify_lines
 
-STDOUT = "-"
+STDIN = STDOUT = "-"
 KEYS_EXAMPLE = f"name={PUBLIC}:base64"
 NO_COPIES = (
     "There are no copies to compare with, so a trail whose end was cut off looks whole. Give --copies, or set "
@@ -47,7 +47,12 @@ def seal(client: Client) -> None:
 @click.option(
     "--copies", type=click.Path(path_type=Path), help="The file that seals were copied to. [STEPFAST_SEAL_FILE]"
 )
-@click.option("--file", "file", type=click.Path(path_type=Path), help="Verify what was exported instead.")
+@click.option(
+    "--file",
+    "file",
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="Verify what was exported instead; `-` reads stdin.",
+)
 @click.option("--keys", metavar="KEYS", help="Public keys instead of STEPFAST_SEAL_KEYS: name=ed25519-public:...")
 def verify(client: Client, copies: Path | None, file: Path | None, keys: str | None) -> None:
     """Check every seal, its signature, its copy, and every event that was sealed; exit code 1 if one is wrong.
@@ -60,7 +65,7 @@ def verify(client: Client, copies: Path | None, file: Path | None, keys: str | N
         raise Invalid(f"--copies names {str(copies)!r}, which does not exist. Give the file of STEPFAST_SEAL_FILE.")
     signer = _signer(client, keys)
     if file is not None:
-        _print_report(client, verify_lines(lines_of(file), signer))
+        _print_report(client, verify_lines(_lines_in(file), signer))
         return
 
     # With keys of the command line the app has none of its own, and knows of no copies either.
@@ -74,6 +79,14 @@ def verify(client: Client, copies: Path | None, file: Path | None, keys: str | N
     if kept is None and report.seals:
         say(NO_COPIES)
     _print_report(client, report)
+
+
+def _lines_in(file: Path) -> Iterator[str]:
+    if str(file) != STDIN:
+        return lines_of(file)
+    if sys.stdin is None:
+        raise Invalid("There is no stdin to read from. Name a file.")
+    return lines_in(sys.stdin.buffer, "stdin")
 
 
 def _signer(client: Client, keys: str | None) -> Signer:

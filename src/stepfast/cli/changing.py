@@ -37,6 +37,8 @@ class Action(NamedTuple):
     """For an app, a run's id and the key under which this counts once."""
     pages: Callable[[Stepfast, str | None], AsyncIterator[BulkAnswer]]
     """For an app and the key of the whole."""
+    look: Callable[[Stepfast, str], Awaitable[None]] | None = None
+    """Refuses what would be refused of a run besides its state, where a step of it is named."""
     names_code: bool = False
     """Whether the app's own workflows count, if one is named: only code knows what a version of a graph stands for, and
     what rests on its steps."""
@@ -175,6 +177,8 @@ async def _named(client: Client, app: Stepfast, action: Action, choice: Choice) 
             view = await client.find(app, name)
             if choice.dry_run:
                 check_move(view.run_id, view.state, action.move)
+                if action.look is not None:
+                    await action.look(app, view.run_id)
             else:
                 await action.one(app, view.run_id, None if choice.key is None else f"{choice.key}/{view.run_id}")
             yield BulkAnswer(1, (view.run_id,))

@@ -103,7 +103,7 @@ def _change(client: Client, name: str, done: str, given: dict[str, Any], more: d
         )
         return answers
 
-    change(client, Action(name, done, "retry", one, pages, more.get("version") is not None), choice)
+    change(client, Action(name, done, "retry", one, pages, names_code=more.get("version") is not None), choice)
 
 
 def _row(letter: LetterView) -> tuple[object, ...]:

@@ -98,8 +98,11 @@ def shortened(text: str | None, length: int = 60) -> str:
 
 
 def moment(at: int | None) -> str:
-    """A moment in UTC, to the second."""
-    return "" if at is None else f"{datetime.fromtimestamp(at / 1_000, UTC):%Y-%m-%d %H:%M:%S}Z"
+    """A moment in UTC, to the second; one that no calendar has, put there by other means, as it is."""
+    try:
+        return "" if at is None else f"{datetime.fromtimestamp(at / 1_000, UTC):%Y-%m-%d %H:%M:%S}Z"
+    except (ValueError, OverflowError, OSError):
+        return str(at)
 
 
 def took(span_ms: int | None) -> str:

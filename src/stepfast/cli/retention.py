@@ -13,7 +13,7 @@ from stepfast.cli.options import span
 from stepfast.cli.printing import moment, print_json, print_table, say, visible
 from stepfast.cli.shapes import page_object
 from stepfast.engine.pruning import PruneReport
-from stepfast.kernel.retention import ALL, Policy
+from stepfast.kernel.retention import ALL, Held, Policy
 from stepfast.retention import FOREVER
 
 _DAY_MS = 86_400_000
@@ -123,7 +123,8 @@ def _tell(report: PruneReport, dry_run: bool) -> None:
     gone = "would go" if dry_run else "is gone" if report.runs == 1 else "are gone"
     say(f"{report.runs} {'run' if report.runs == 1 else 'runs'} {gone}.")
     for why, count in sorted(report.held.items()):
-        say(f"{count} {'family stays' if count == 1 else 'families stay'}: {why}.")
+        told = f"{why}, by a policy (`stepfast retention list`)" if why == Held.KEPT else why
+        say(f"{count} {'family stays' if count == 1 else 'families stay'}: {told}.")
 
 
 def _is_seen(client: Client, policy: Policy) -> bool:

@@ -153,4 +153,12 @@ def _change(
         walk = {"limit": given["limit"], "cursor": given["cursor"], "dry_run": choice.dry_run}
         return app.change_pages(name, where, key=key, **said, **walk)
 
-    change(client, Action(name, done, name, one, pages, version is not None or bool(step)), choice)
+    async def look(app: Stepfast, run_id: str) -> None:
+        # Only dry runs need it.
+        from stepfast.rehearsing import rehearse
+
+        (named,) = (step or {}).values()
+        await rehearse(app.get(run_id, tenant=client.tenant), name, named, version)
+
+    names_code = version is not None or bool(step)
+    change(client, Action(name, done, name, one, pages, look if step else None, names_code), choice)

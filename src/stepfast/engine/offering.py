@@ -12,6 +12,7 @@ from stepfast.kernel.errors import SinkAway, SinkFailed, StepfastError
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.origins import shown
 from stepfast.kernel.sinks import Refusal, Sink
+from stepfast.kernel.texts import storable
 from stepfast.kernel.views import EventView
 
 DELIVERY_S = 10.0
@@ -53,6 +54,7 @@ class Offering:
         self._sink = sink
         self._keep = keep
         self._is_open = False
+        self._opening = asyncio.Lock()
 
     async def close(self) -> None:
         """Let go of the sink, which may hang or fail over it."""
@@ -86,7 +88,7 @@ class Offering:
 
         async def in_turn(chain: Sequence[EventView]) -> Offered:
             async with turns:
-                return await self._deliver_in_order(chain)
+                return await self.offer_in_order(chain)
 
         return await asyncio.gather(*map(in_turn, chains))
 
@@ -96,10 +98,11 @@ class Offering:
             return Offered(0, [Refusal(events[0], trouble.text)], is_away=True)
         return await self._deliver_in_order(events)
 
-    async def refusal(self, events: Sequence[EventView]) -> str | None:
+    async def trouble_with(self, events: Sequence[EventView]) -> Trouble | None:
         """Why the sink did not take events; None when it did."""
-        trouble = await self._opened() or await self._delivered(events)
-        return None if trouble is None else trouble.text
+        if (trouble := await self._opened()) is not None:
+            return trouble._replace(is_away=True)
+        return await self._delivered(events)
 
     async def _deliver_in_order(self, events: Sequence[EventView]) -> Offered:
         for number, event in enumerate(events):
@@ -109,11 +112,13 @@ class Offering:
         return Offered(len(events), [])
 
     async def _opened(self) -> Trouble | None:
-        if self._is_open:
-            return None
-        trouble = await _trouble_of(self._sink.open)
-        self._is_open = trouble is None
-        return trouble
+        # Of those that are delivered side by side one opens it again, and the others wait for that.
+        async with self._opening:
+            if self._is_open:
+                return None
+            trouble = await _trouble_of(self._sink.open)
+            self._is_open = trouble is None
+            return trouble
 
     async def _delivered(self, events: Sequence[EventView]) -> Trouble | None:
         if self._keep is not None and not await self._keep():
@@ -130,7 +135,7 @@ async def _trouble_of(call: Callable[[], Awaitable[None]]) -> Trouble | None:
         async with asyncio.timeout(DELIVERY_S):
             await call()
     except TimeoutError as error:
-        return Trouble(told(error, str(error) or f"It did not answer within {DELIVERY_S:g} s."))
+        return Trouble(told(error, _said(error) or f"It did not answer within {DELIVERY_S:g} s."))
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is None or task.cancelling():
@@ -143,9 +148,19 @@ async def _trouble_of(call: Callable[[], Awaitable[None]]) -> Trouble | None:
 
 
 def told(error: BaseException, message: str | None = None) -> str:
-    """An error as it is kept with a sink, with its code, or that of all sinks."""
+    """An error as it is kept with a sink, with its code, or that of all sinks.
+
+    Whatever it says can be stored: a sink whose trouble could not be would never get any further.
+    """
     code = error.code if isinstance(error, StepfastError) else SinkFailed.code
-    return f"{code} {type(error).__name__}: {message or error}"[:MAX_ERROR]
+    return storable(f"{code} {type(error).__name__}: {message or _said(error)}"[:MAX_ERROR])
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - how an error shows itself is up to its class, and may fail
+        return "It cannot say what is wrong."
 
 
 def _by_run(events: Sequence[EventView]) -> list[list[EventView]]:

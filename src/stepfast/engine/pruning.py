@@ -106,6 +106,10 @@ class Pruner:
         self.is_over: Callable[[], bool] = lambda: False
         """Whether the time that a pass may take is over: what is left is for the next."""
 
+    def go_on_from(self, other: Pruner) -> None:
+        """Begin the next pass where that of another has got to."""
+        self._reached, self._looked_at, self._policies = other._reached, other._looked_at, other._policies
+
     async def make_pass(self) -> PruneReport:
         """Let go what the policies say, as far as it was not looked at before; where there are none, do nothing."""
         policies = await self._store.policies()
@@ -204,7 +208,7 @@ class Look:
                     family = await self._family(root)
                     if isinstance(family, Family):
                         yield family
-                    elif family not in (Held.YOUNG, Held.KEPT):
+                    elif family is not Held.YOUNG:
                         tally.held[family] += 1
 
     async def _roots(self, tenant: str, state: str, upto: int, reached: Reached) -> AsyncIterator[KeptRun]:
@@ -223,16 +227,24 @@ class Look:
         keep = keep_ms(policy, self.scope.least_ms)
         members, size, events = list[KeptRun](), 0, 0
         # The one that began it first: mostly that alone says why it stays.
-        if (why := root.why_kept(self.now, keep, self.is_sealing)) is not None:
+        if (why := self._why_kept(root, keep)) is not None:
             return why
         async for member in self.members(root):
-            if (why := member.why_kept(self.now, keep, self.is_sealing)) is not None:
+            if (why := self._why_kept(member, keep)) is not None:
                 return why
             size, events = size + 1, events + (member.last_seq or 0)
             if size <= MAX_RUNS:
                 members.append(member)
         is_whole = size <= MAX_RUNS and (events <= MAX_EVENTS or size == 1)
         return Family(root, policy, size, events, tuple(members) if is_whole else None)
+
+    def _why_kept(self, run: KeptRun, keep: int | None) -> Held | None:
+        """Why a run cannot go; whoever asks for an age is told of those that are old enough and have a policy."""
+        why, least = run.why_kept(self.now, keep, self.is_sealing), self.scope.least_ms
+        if why not in (Held.YOUNG, Held.KEPT):
+            return why
+        is_asked_for = least is not None and run.ended_at is not None and run.ended_at <= self.now - least
+        return Held.KEPT if is_asked_for else Held.YOUNG
 
     async def members(self, root: KeptRun) -> AsyncIterator[KeptRun]:
         """A run and all that it has started, children before their parents."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from operator import attrgetter
 
-from stepfast.engine.offering import Offered, Offering, told
+from stepfast.engine.offering import PROBES, Offered, Offering, told
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.ids import RunId
@@ -62,6 +63,7 @@ class Publisher:
         self._look_at = Instant(0)
         self._renew_at = Instant(0)
         self._held: dict[RunId, HeldBack] = {}
+        self._times_away: Counter[RunId] = Counter()
         self._knows_all_held = False
         self._doubt: Doubt | None = None
         self.has_more = False
@@ -126,21 +128,25 @@ class Publisher:
         assert self._taken is not None
         held = await self._store.held_back(self._taken.name, MAX_HELD + 1)
         self._held = {each.run_id: each for each in held}
+        self._times_away.clear()
         self._knows_all_held = len(held) <= MAX_HELD
 
     async def _go_on(self, taken: TakenSink) -> tuple[int, bool]:
         """Deliver what is new, but for runs that wait; how much was taken, and whether the sink is away."""
         if len(self._held) > MAX_HELD:
             return 0, False
-        amount = self._amount
+        amount = self._amount_for(taken)
         page = await self._store.trail(taken.cursor, amount, self._doubt)
         self._doubt = page.doubt
         wanted, unclear = self._wanted(event for event in page.events if event.run_id not in self._held)
         offered = await self._offering.offer(wanted, taken.tries >= self._backoff.tries)
         now = self._clock.now()
         if offered.is_away:
-            refused = offered.refused[0]
-            await self._save(taken, after_outage(taken, refused, now, self._backoff, offered.may_be_poison))
+            # Behind a part of a page there may be other runs, by which the sink could be told from the event.
+            is_all = amount == self._page or len(page.events) < amount
+            may_be_poison = offered.may_be_poison and is_all
+            await self._save(taken, after_outage(taken, offered.refused[0], now, self._backoff, may_be_poison))
+            self._adapt(offered)
         elif page.reached > taken.cursor:
             stopped = {**unclear, **{each.event.run_id: each for each in offered.refused}}
             await self._save(taken, SinkStep(page.reached, held=hold_back(stopped.values(), now, self._backoff)))
@@ -148,9 +154,17 @@ class Publisher:
             self._adapt(offered)
         return offered.taken, offered.is_away
 
+    def _amount_for(self, taken: TakenSink) -> int:
+        """How much is offered at once; where it is long away, now and then all, to see whether others are taken."""
+        over = taken.tries + 1 - self._backoff.tries
+        return self._page if over >= 0 and over % 2 == 0 else self._amount
+
     def _adapt(self, offered: Offered) -> None:
-        """Offer less at once to a sink for which it was too much: what is offered anew it may get twice."""
-        if offered.is_apart:
+        """Offer less at once to a sink for which it was too much: what is offered anew it may get twice.
+
+        One that is away may have taken some of it, up to a limit of its own, and would do so again and again.
+        """
+        if offered.is_apart or offered.is_away:
             self._amount = max(self._amount // 2, 1)
         elif offered.taken:
             self._amount = min(self._amount * 2, self._page)
@@ -171,19 +185,22 @@ class Publisher:
     async def _try_held(self, taken: TakenSink) -> int:
         """Try runs again that wait and are due, each from the event that was not taken."""
         waited = (each for each in self._held.values() if self._is_due(each.due_at))
-        due, delivered = sorted(waited, key=attrgetter("due_at", "run_id")), 0
+        due, delivered, away = sorted(waited, key=attrgetter("due_at", "run_id")), 0, 0
         for each in due[:HELD_AT_ONCE]:
-            if self._taken is not None:
-                delivered += await self._try_run(taken, each)
+            # A sink that is away is asked by a few of them, and not by all.
+            if self._taken is not None and away < PROBES:
+                offered = await self._try_run(taken, each)
+                delivered += offered.taken
+                away = away + 1 if offered.is_away and not offered.taken else 0
         return delivered
 
-    async def _try_run(self, taken: TakenSink, held: HeldBack) -> int:
+    async def _try_run(self, taken: TakenSink, held: HeldBack) -> Offered:
         events = await self._store.events_between(held.run_id, held.seq, taken.cursor, self._page)
         wanted, unclear = self._wanted(events)
         offered = await self._offering.offer_in_order(wanted)
         now = self._clock.now()
         if refused := [*offered.refused, *unclear.values()]:
-            after = (put_off if offered.is_away else hold_on)(held, refused[0], now, self._backoff)
+            after = self._after_refusal(held, refused[0], offered.is_away)
             if isinstance(after, SinkLetter):
                 on = HeldBack(held.run_id, after.seq + 1, 0, now, after.error)
                 await self._save(taken, SinkStep(taken.cursor, held=(on,), letters=(after,)))
@@ -194,7 +211,15 @@ class Publisher:
             await self._save(taken, SinkStep(taken.cursor, held=(on,)))
         else:
             await self._save(taken, SinkStep(taken.cursor, freed=(held.run_id,)))
-        return offered.taken
+        return offered
+
+    def _after_refusal(self, held: HeldBack, refused: Refusal, is_away: bool) -> SinkLetter | HeldBack:
+        now = self._clock.now()
+        if not is_away:
+            self._times_away.pop(held.run_id, None)
+            return hold_on(held, refused, now, self._backoff)
+        self._times_away[held.run_id] += 1
+        return put_off(held, refused, now, self._backoff, self._times_away[held.run_id])
 
     async def _replay(self) -> int:
         """Deliver dead letters that somebody has asked for."""
@@ -206,11 +231,14 @@ class Publisher:
         # Those that are asked for from here on are seen with the next look.
         self._taken = taken = taken._replace(replays=len(due) == HELD_AT_ONCE)
         for letter, event in due:
-            error = await self._offering.refusal([event])
-            if error is None:
+            trouble = await self._offering.trouble_with([event])
+            if trouble is None:
                 resolved.append(letter.position)
+            elif trouble.is_away:
+                # What was asked for is done when it is back.
+                break
             else:
-                again.append(letter._replace(tries=letter.tries + 1, error=error))
+                again.append(letter._replace(tries=letter.tries + 1, error=trouble.text))
         if resolved or again:
             await self._save(taken, SinkStep(taken.cursor, letters=tuple(again), resolved=tuple(resolved)))
         return len(resolved)
@@ -231,3 +259,4 @@ class Publisher:
         self._held.update((each.run_id, each) for each in step.held)
         for run_id in step.freed:
             self._held.pop(run_id, None)
+            self._times_away.pop(run_id, None)

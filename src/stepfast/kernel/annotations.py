@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -17,6 +18,8 @@ MAX_VALUE = 65_536
 """Characters of JSON: events stay in their rows, and whoever reads a history reads them all."""
 MAX_OF_ATTEMPT = 200
 SHOWN_NEAREST = 3
+BY_CODE = "by_code"
+"""In what is told of a fact that the run's own code has noted, whoever asked for the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +97,23 @@ def annotated(
     attempt: int | None = None,
     actor: str | None = None,
     reason: str | None = None,
+    by_code: bool = False,
 ) -> Event:
     """The event of an annotation; its digest is what it is found by."""
     facts: dict[str, Any] = {"key": name, "value": json.loads(value), "digest": digest_of(name, value)}
+    facts |= {BY_CODE: True} if by_code else {}
     facts |= {name: given for name, given in (("scope", scope), ("reason", reason)) if given is not None}
     return Event(EventType.ANNOTATED, now, step, attempt, actor, json.dumps(facts))
 
 
+def is_by_code(attempt: int | None, told: Mapping[str, Any]) -> bool:
+    """Whether the code of a run or of one of its steps has noted a fact, and nobody from outside."""
+    return attempt is not None or told.get(BY_CODE) is True
+
+
 def note(run: HeldRun, record: Record, name: str, value: str, scope: str | None) -> Decision:
     """The code of a run notes a fact of the run; its record makes sure that this happens once."""
-    event = annotated(name, value, scope, record.ended_at, actor=run.actor)
+    event = annotated(name, value, scope, record.ended_at, actor=run.actor, by_code=True)
     return Decision(run.fence, run.tenant, run.generation, records=(record,), events=(event,))
 
 

@@ -107,6 +107,10 @@ class AssetRows(Protocol):
         """
         ...
 
+    async def has_read(self, tenant: str, made_by: MadeBy, asset: AssetView) -> bool:
+        """Whether it is written down that a step has read this version, in any try of this generation of its run."""
+        ...
+
     async def lineage(self, where: LineageFilter) -> list[LineageView]:
         """Who has read and written what, oldest run first."""
         ...

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from stepfast.kernel.origins import correlation_of
+from stepfast.kernel.events import EventType
+from stepfast.kernel.origins import correlation_of, told_correlation
 from stepfast.kernel.retention import ToldPolicies
 from stepfast.kernel.seals import FIRST, NOTHING_BEFORE, Leaf, Seal, Signer, leaves_of, root_by, root_of
 from stepfast.kernel.trail import Gap
@@ -175,6 +176,13 @@ def check_correlation(seal: Seal | None, event: EventView, told: str) -> Iterato
     if belongs != told:
         words = f"Its event {event.seq} is shown with correlation id {belongs!r}, and its first event says {told!r}."
         yield AuditFinding(Fault.CHANGED, None if seal is None else seal.body.number, event.run_id, words)
+
+
+def check_belonging(seal: Seal, events: Iterable[EventView]) -> Iterator[AuditFinding]:
+    """What the runs that begin in a seal are shown as belonging to now."""
+    for event in events:
+        if event.type == EventType.QUEUED:
+            yield from check_correlation(seal, event, told_correlation(event))
 
 
 def left_over(run_id: str) -> AuditFinding:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
+from stepfast.kernel.annotations import is_by_code
 from stepfast.kernel.artifacts import ArtifactView
 from stepfast.kernel.assets import LineageView
 from stepfast.kernel.blobs import is_reference, parse_reference
@@ -38,6 +39,8 @@ class Annotation(NamedTuple):
     at: Instant
     event: int
     """The number of the event that it is."""
+    by_code: bool = False
+    """Whether the run's own code has noted it; its actor is then whoever asked for the run."""
 
 
 class LargeValue(NamedTuple):
@@ -103,7 +106,8 @@ def _annotations(events: tuple[EventView, ...]) -> Iterator[Annotation]:
             continue
         key, value = text_in(told, "key") or "", json.dumps(told.get("value"))
         yield Annotation(
-            *(key, value, text_in(told, "scope"), event.step, event.attempt, event.actor, event.at, event.seq)
+            *(key, value, text_in(told, "scope"), event.step, event.attempt, event.actor, event.at, event.seq),
+            by_code=is_by_code(event.attempt, told),
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.ids import RunId
+from stepfast.kernel.texts import storable
 from stepfast.kernel.views import EventView
 
 
@@ -180,15 +181,20 @@ def hold_on(held: HeldBack, refused: Refusal, now: Instant, backoff: Backoff) ->
     return HeldBack(held.run_id, refused.event.seq, tries, Instant(now + backoff.pause_ms(tries)), refused.error)
 
 
-def put_off(held: HeldBack, refused: Refusal, now: Instant, backoff: Backoff) -> SinkLetter | HeldBack:
-    """A run was tried again while the sink was away: it waits on, and nothing is held against it."""
-    return held._replace(seq=refused.event.seq, due_at=Instant(now + backoff.pause_ms(held.tries)), error=refused.error)
+def put_off(held: HeldBack, refused: Refusal, now: Instant, backoff: Backoff, times: int = 1) -> HeldBack:
+    """A run was tried again while the sink was away, for the nth time: it waits longer, and its event is not blamed."""
+    tries = max(held.tries, 1) if refused.event.seq == held.seq else 1
+    return HeldBack(
+        held.run_id, refused.event.seq, tries, Instant(now + backoff.pause_ms(tries + times - 1)), refused.error
+    )
 
 
 def letter_of(refused: Refusal, tries: int) -> SinkLetter:
     """The dead letter of an event."""
     event = refused.event
-    return SinkLetter(event.position, event.run_id, event.seq, event.tenant, event.type, tries, refused.error)
+    # What somebody has put into an event by other means must not keep its sink for ever.
+    names = storable(event.tenant), storable(event.type)
+    return SinkLetter(event.position, event.run_id, event.seq, *names, tries, refused.error)
 
 
 class SinkRows(Protocol):

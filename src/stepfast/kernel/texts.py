@@ -36,6 +36,11 @@ def check_text(what: str, text: str, longest: int = MAX_TEXT) -> str:
     return text
 
 
+def storable(text: str) -> str:
+    """A text of anybody's in which escapes stand for what no store can hold: NUL, lone surrogates."""
+    return text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
+
+
 def check_optional_text(what: str, text: str | None) -> str | None:
     """The same for a text that may be missing."""
     return None if text is None else check_text(what, text)

@@ -10,6 +10,9 @@ from stepfast.kernel.ids import RunId
 from stepfast.kernel.seals import Leaf, Seal
 from stepfast.kernel.views import EventView
 
+# Positions begin at 1; what somebody put in front of that is in no seal, and among the events of a run all the same.
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
+
 
 class Doubt(NamedTuple):
     """Positions that are missing below others: still being written by one of these writers, or rolled back.

@@ -40,4 +40,5 @@ class TransformationView(NamedTuple):
 
 def is_transformation(run: RunView) -> bool:
     """Whether a run is the use of a transformation; the metadata of other runs is their callers' own."""
-    return run.kind == "step" and isinstance((object_in(run.metadata) or {}).get(MARK), dict)
+    mark = (object_in(run.metadata) or {}).get(MARK) if run.kind == "step" else None
+    return isinstance(mark, dict) and isinstance(mark.get("name"), str) and isinstance(mark.get("version"), int)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from stepfast.kernel.auditing import AuditFinding, Fault, check_events, check_leaves, check_signature
+from stepfast.kernel.auditing import AuditFinding, Fault, check_belonging, check_events, check_leaves, check_signature
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.seals import MAX_EVENTS, Seal, Signer
 from stepfast.kernel.trail import TrailRows
@@ -70,6 +70,6 @@ async def _check(rows: TrailRows, seal: Seal, run_id: RunId, signer: Signer | No
     leaves = await rows.leaves(seal.body.number)
     own = [leaf for leaf in leaves if leaf.run_id == run_id]
     events = await rows.sealed_events(seal.body.after, seal.body.upto, MAX_EVENTS + 1)
-    found: Iterator[AuditFinding] = check_events(seal, own, [event for event in events if event.run_id == run_id])
+    mine = [event for event in events if event.run_id == run_id]
     signed = [] if signer is None else list(check_signature(seal, signer))
-    return [*signed, *check_leaves(seal, leaves), *found]
+    return [*signed, *check_leaves(seal, leaves), *check_events(seal, own, mine), *check_belonging(seal, mine)]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from stepfast.kernel.artifacts import ArtifactKind
 from stepfast.kernel.assets import LineageView, Role, uri_of
-from stepfast.kernel.reconstruction import Reconstruction
+from stepfast.kernel.reconstruction import Annotation, Reconstruction
 from stepfast.kernel.transformations import MARK, is_transformation
 from stepfast.kernel.views import RunView
 from stepfast.reports.blocks import Block, Paragraph, Section, Table, code
@@ -28,7 +28,7 @@ def facts(found: Reconstruction, times: Times) -> Iterator[Section]:
     rows = [
         (
             *(times.moment(each.at), name(each.key), short(each.value), step_name(each.step) or "the run"),
-            *(name(each.scope or ""), name(each.actor or "") if each.attempt is None else "the step itself"),
+            *(name(each.scope or ""), _noted_by(each)),
         )
         for each in noted[:MAX_ROWS]
     ]
@@ -36,6 +36,12 @@ def facts(found: Reconstruction, times: Times) -> Iterator[Section]:
     if len(noted) > MAX_ROWS:
         blocks.append(more(len(noted) - MAX_ROWS, "annotation"))
     yield Section("Annotations", blocks)
+
+
+def _noted_by(fact: Annotation) -> str:
+    if not fact.by_code:
+        return name(fact.actor or "")
+    return "the workflow itself" if fact.step is None else "the step itself"
 
 
 def children(found: Reconstruction, times: Times) -> Iterator[Section]:

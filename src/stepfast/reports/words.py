@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from stepfast.kernel.annotations import is_by_code
 from stepfast.kernel.decisions import CallId
 from stepfast.kernel.events import EventType
 from stepfast.kernel.plan_control import SEGMENT, owner_of
@@ -103,8 +104,8 @@ def owner(told: Told) -> str:
 
 
 def doer(event: EventView) -> str:
-    """Who did it; what the code of a step notes is noted by the step, whoever has asked for its run."""
-    is_code = event.type == EventType.ANNOTATED and event.attempt is not None
+    """Who did it; what the code of a run notes is noted by the run or its step, whoever has asked for it."""
+    is_code = event.type == EventType.ANNOTATED and is_by_code(event.attempt, told_by(event.data))
     return "" if is_code else name(event.actor or "")
 
 
@@ -242,8 +243,8 @@ def _progress(event: EventView, told: Told, times: Times) -> str:
 
 def _annotated(event: EventView, told: Told, times: Times) -> str:
     fact = f"{name(told['key'])} is {short(json.dumps(told.get('value'), ensure_ascii=False))}."
-    if event.attempt is not None:
-        return f"{_step(event)} noted: {fact}"
+    if is_by_code(event.attempt, told):
+        return f"{_step(event) if event.step else 'The workflow'} noted: {fact}"
     where = f" on step “{step_name(event.step)}”" if event.step else ""
     return f"Noted{_by(event)}{where}: {fact}"
 

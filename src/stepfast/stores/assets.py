@@ -165,6 +165,12 @@ def trace(tenant: str, made_by: MadeBy, role: Role, assets: Sequence[tuple[Asset
         yield from (_add_written if role is Role.WRITE else _add_read)(tenant, made_by, asset, wanted_id)
 
 
+def has_read(tenant: str, made_by: MadeBy, asset: AssetView) -> Work[bool]:
+    """Whether a step has read a version."""
+    which = {**_maker(tenant, made_by), "asset_id": asset.id, "version": asset.version}
+    return bool((yield "has_read", which))
+
+
 def list_lineage(where: LineageFilter) -> Work[list[LineageView]]:
     """Who has read and written what."""
     # One version of an asset is what it is, whoever wanted its id.

@@ -45,6 +45,8 @@ def shared_statements() -> dict[str, str]:
     found: dict[str, str] = {}
     for name in ("reads", "review_reads", "trail", "sinks", "retention", "annotations", "lives"):
         found |= load_statements("stepfast.stores", f"sql/{name}.sql")
+    # The same events of one run in the order of its key: by position all others would be walked through for a long one.
+    found["find_events_of_run"] = found["find_events"].replace("order by e.position desc", "order by e.seq desc")
     return found
 
 

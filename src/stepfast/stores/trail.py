@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.seals import Leaf, Seal, SealBody
-from stepfast.kernel.trail import EventFilter, Gap
+from stepfast.kernel.trail import HIGHEST, LOWEST, EventFilter, Gap
 from stepfast.kernel.views import EventView
 from stepfast.stores import rows
 
@@ -56,15 +56,26 @@ class TrailReads:
         ((lowest, highest),) = await self._ask("trail_ends", {}, tuple)
         if highest is None:
             return []
+        # What somebody has put at the very ends cannot be asked for, and must not keep the rest from being.
+        lowest, highest = max(lowest, LOWEST + 1), min(highest, HIGHEST - 1)
         given = where._asdict() | {"types": f" {'  '.join(where.types)} " if where.types else None}
         found: list[EventView] = []
         top = highest + 1 if where.before is None else min(where.before, highest + 1)
+        if where.run_id is not None:
+            return await self._ask("find_events_of_run", given | {"after": lowest - 1, "before": top}, rows.event_view)
         while top > lowest and len(found) < where.limit:
-            bottom = lowest if where.run_id is not None else max(lowest, top - LOOKED_THROUGH)
+            bottom = max(lowest, top - LOOKED_THROUGH)
             part = {"after": bottom - 1, "before": top, "limit": where.limit - len(found)}
-            found += await self._ask("find_events", given | part, rows.event_view)
-            top = bottom
+            events = await self._ask("find_events", given | part, rows.event_view)
+            found += events
+            # Where runs were pruned there may be millions of positions without an event.
+            top = bottom if events else await self._top_below(bottom)
         return found
+
+    async def _top_below(self, position: int) -> int:
+        """Below which position to go on; the lowest there is, which ends the look, where no event is further down."""
+        ((highest,),) = await self._ask("highest_below", {"before": position}, tuple)
+        return LOWEST if highest is None else int(highest) + 1
 
     async def gaps(self, after: int, limit: int) -> list[Gap]:
         """Runs whose numbers have a gap."""

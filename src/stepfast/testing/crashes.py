@@ -18,7 +18,7 @@ UNCOUNTED = frozenset(
     {"open", "close", "migrate", "now", "outcomes", "run", "runs", "steps", "events"}
     | {"dead_letters", "queues", "backlog", "family", "findings", "workers", "reviews", "review", "review_figures"}
     | {"endless_reviews", "exceptions", "exception_counts", "exception_groups", "exception_comments"}
-    | {"asset", "assets", "collected_assets", "lineage", "lineage_edges", "last_try", "artifacts"}
+    | {"asset", "assets", "collected_assets", "has_read", "lineage", "lineage_edges", "last_try", "artifacts"}
     | {"trail", "sealed_events", "find_events", "gaps", "count_behind", "last_seal", "seals", "leaves"}
     | {"annotations", "generations", "children", "transformations"}
     | {"policies", "ended_tenants", "ended_reach", "ended_roots", "kept_children"}

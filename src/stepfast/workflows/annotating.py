@@ -62,8 +62,8 @@ def annotate(name: str, value: Any, *, scope: str | None = None) -> Any:
                 f"Step {info.call.address} has noted {MAX_OF_ATTEMPT} facts in attempt {info.attempt}, and no more are "
                 f"kept. Note several as one value, or save them with `storage.save`."
             )
-        call = info.call.address
-        info.notes.append(annotated(*facts, info.now(), step=call, attempt=info.attempt, actor=info.run.actor))
+        call, who = info.call.address, info.run.actor
+        info.notes.append(annotated(*facts, info.now(), step=call, attempt=info.attempt, actor=who, by_code=True))
     return NOTED
 
 

@@ -8,25 +8,56 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import copy
 import inspect
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
-from stepfast.kernel.durations import Duration, span_ms
+from stepfast.kernel.durations import Duration
 from stepfast.kernel.errors import Invalid, PolicyConflict
 from stepfast.kernel.texts import check_text, shown
-from stepfast.workflows.bodies import StepInfo, current_step
+from stepfast.workflows.bodies import StepBody, StepInfo, current_step
 from stepfast.workflows.executors.executor import Executor
+from stepfast.workflows.executors.threads import in_thread
+from stepfast.workflows.limits import caught, check_limit, leave_behind
 from stepfast.workflows.plans.answers import named, refusal_in
 
 Told = Mapping[str, Any]
 """An asset as policies see it."""
 FindExecutor = Callable[[str], Executor]
 
-KNOWN: Mapping[str, frozenset[str]] = {
-    what: frozenset({about, "tenant", "workflow", "run_id", "step", "actor"})
-    for what, about in (("read", "assets"), ("write", "writes"))
-}
+ABOUT: Mapping[str, str] = {"read": "assets", "write": "writes"}
+"""What a check is asked about, by what it is asked before."""
+AROUND = frozenset({"tenant", "workflow", "run_id", "step", "actor"})
+BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+class Check(NamedTuple):
+    """What a policy asks in one app."""
+
+    function: Callable[..., Any]
+    names: tuple[str, ...]
+    """Its parameters."""
+    body: StepBody | None
+    """Of a step or an executor, which has types of its own for what it is given and answers."""
+
+    async def answer(self, known: dict[str, Any]) -> Any:
+        """What it says; raises what it raises."""
+        given = {name: known[name] for name in self.names}
+        if self.body is None:
+            # Of its own: what it does to it, neither the step nor another policy must see.
+            return await self._called(partial(self.function, **copy.deepcopy(given)))
+        codec = self.body.arguments
+        found = await self._called(partial(codec.apply, self.function, codec.restore_json(given)[1]))
+        return json.loads(self.body.result.restore(found)[0])
+
+    async def _called(self, call: Callable[[], Any]) -> Any:
+        if inspect.iscoroutinefunction(self.function):
+            return await call()
+        found = await in_thread(call)
+        return await found if inspect.isawaitable(found) else found
 
 
 class Policy:
@@ -34,7 +65,8 @@ class Policy:
 
     `Stepfast(policies=[Policy("no-secrets", check, before="read")])`: `check` is a function, a step, or the name of an
     executor of the app, and answers `{"ok": bool, "reason": str}`. It is given what it has parameters for: `assets`
-    before a read, `writes` before a write, `tenant`, `workflow`, `run_id`, `step` and `actor`.
+    before a read, `writes` before a write, `tenant`, `workflow`, `run_id`, `step` and `actor`. With `conflict="review"`
+    a step that declares a policy of the same id may have a person decide; else nothing that a workflow says counts.
     """
 
     def __init__(
@@ -43,64 +75,89 @@ class Policy:
         check: Callable[..., Any] | Executor | str,
         *,
         before: Literal["read", "write"],
+        conflict: Literal["fail", "review"] = "fail",
         timeout: Duration = "30s",
     ) -> None:
         self.id = check_text("the id of a policy", id)
-        if before not in KNOWN:
+        if before not in (*ABOUT,):
             raise Invalid(f"Policy {id!r} has before={shown(before)}; it can be 'read' or 'write'.")
-        self.before = before
-        self.timeout_ms = span_ms(timeout, f"the timeout of policy {id!r}")
-        self._check = check
-        if not isinstance(check, str):
-            self._function, self._names = self._usable(_function_of(check))
+        if conflict not in ("fail", "review"):
+            raise Invalid(f"Policy {id!r} has conflict={shown(conflict)}; it can be 'fail' or 'review'.")
+        limit_ms = check_limit(f"the timeout of policy {id!r}", timeout)
+        if limit_ms is None:
+            raise Invalid(f"the timeout of policy {id!r} is None; nobody would ever know that it does not answer.")
+        self.before, self.conflict, self.timeout_ms = before, conflict, limit_ms
+        self._named = check if isinstance(check, str) else None
+        self._check = None if isinstance(check, str) else self._usable(check)
 
-    def find(self, executors: FindExecutor) -> None:
-        """Look for a check that is named; raises where the app has none of that name."""
-        if isinstance(self._check, str):
-            self._function, self._names = self._usable(executors(self._check).body.function)
+    def found(self, executors: FindExecutor) -> Check:
+        """Its check in one app; raises where it is named, and the app has none of that name."""
+        if self._check is not None:
+            return self._check
+        assert self._named is not None
+        return self._usable(executors(self._named))
 
-    def _usable(self, function: Any) -> tuple[Callable[..., Any], tuple[str, ...]]:
-        if not callable(function):
-            raise Invalid(f"Policy {self.id!r} has the check {shown(function)}; give a function, a step or a name.")
-        parameters = inspect.signature(function).parameters
-        known = KNOWN[self.before]
-        needed = [name for name, each in parameters.items() if each.default is each.empty and name not in known]
-        if needed:
-            raise Invalid(
-                f"Policy {self.id!r} has a check with the parameter {needed[0]!r}; before a {self.before} it can be "
-                f"given {', '.join(sorted(known))}."
-            )
-        return function, tuple(name for name in parameters if name in known)
+    def _usable(self, check: Any) -> Check:
+        own = getattr(check, "body", None)
+        body = own if isinstance(own, StepBody) else None
+        function = check if body is None else body.function
+        if not callable(function) or isinstance(function, type) or (body is not None and body.apart is not None):
+            raise Invalid(f"Policy {self.id!r} has the check {shown(check)}; give a function, a step or a name.")
+        try:
+            parameters = inspect.signature(function).parameters
+        except ValueError as error:
+            raise Invalid(f"Policy {self.id!r} has a check that says nothing of its parameters: {error}.") from error
+        known = AROUND | {ABOUT[self.before]}
+        for name, each in parameters.items():
+            if each.kind not in BY_NAME or (name not in known and each.default is each.empty):
+                bare = each.replace(annotation=each.empty, default=each.empty)
+                raise Invalid(
+                    f"Policy {self.id!r} has a check with the parameter {str(bare)!r}; before a {self.before} it can "
+                    f"be given, by name: {', '.join(sorted(known))}."
+                )
+        return Check(function, tuple(name for name in parameters if name in known), body)
 
-    async def ask(self, info: StepInfo, about: Sequence[Told]) -> Any:
-        """What it says to what a body is about to do; raises what the check raises."""
+    async def ask(self, check: Check, info: StepInfo, about: Sequence[Told]) -> Any:
+        """What its check says to what a body is about to do; raises what that raises."""
         run = info.run
-        known: dict[str, Any] = {
+        known = {
             "tenant": run.tenant,
             "workflow": run.workflow,
             "run_id": run.run_id,
             "actor": run.actor,
+            "step": info.call.address,
+            ABOUT[self.before]: [*map(dict, about)],
         }
-        known |= {"step": info.call.address, "assets" if self.before == "read" else "writes": [*map(dict, about)]}
         around = contextvars.copy_context()
         # It looks at what is told; what it read itself would be told to be read by the step.
         around.run(current_step.set, info._replace(storage=None))
-        given = {name: known[name] for name in self._names}
-        task = asyncio.get_running_loop().create_task(self._called(given), context=around)
-        return await asyncio.wait_for(task, self.timeout_ms / 1_000)
-
-    async def _called(self, given: dict[str, Any]) -> Any:
-        if inspect.iscoroutinefunction(self._function):
-            return await self._function(**given)
-        return await asyncio.to_thread(self._function, **given)
+        loop = asyncio.get_running_loop()
+        asking = loop.create_task(caught(lambda _: check.answer(known), lambda: None), context=around)
+        try:
+            await asyncio.wait({asking}, timeout=self.timeout_ms / 1_000)
+            if not asking.done():
+                raise TimeoutError(f"it gave no answer within {self.timeout_ms / 1_000:g} s")
+        finally:
+            leave_behind(asking)
+        answer, error = asking.result()
+        if error is None:
+            return answer
+        if isinstance(error, Exception):
+            raise error
+        # SystemExit would end the worker, and CancelledError be taken for the end of the step.
+        raise RuntimeError(f"it raised {type(error).__name__}") from error
 
 
 class AppPolicies:
     """The policies of an app."""
 
     def __init__(self, policies: Iterable[Policy], executors: FindExecutor) -> None:
-        self._policies = tuple(policies)
+        try:
+            self._policies = tuple(policies)
+        except TypeError:
+            raise Invalid(f"policies is {shown(policies)}; give a list of stepfast.Policy(...).") from None
         self._executors = executors
+        self._checks: dict[str, Check] = {}
         ids: set[str] = set()
         for policy in self._policies:
             if not isinstance(policy, Policy):
@@ -111,8 +168,7 @@ class AppPolicies:
 
     def find(self) -> None:
         """Look for the checks that are named; raises where one is not there."""
-        for policy in self._policies:
-            policy.find(self._executors)
+        self._checks = {policy.id: policy.found(self._executors) for policy in self._policies}
 
     def guards(self, what: Literal["read", "write"]) -> bool:
         """Whether anybody is to be asked before something is read, or written."""
@@ -132,19 +188,15 @@ class AppPolicies:
         self, before: str, what: str, info: StepInfo, about: Sequence[Told], let: Collection[str]
     ) -> None:
         for policy in self._policies if about else ():
-            if policy.before == before and policy.id not in let:
-                await _ask(policy, what, info, about)
+            is_let = policy.conflict == "review" and policy.id in let
+            if policy.before == before and not is_let:
+                await self._ask(policy, what, info, about)
 
-
-async def _ask(policy: Policy, what: str, info: StepInfo, about: Sequence[Told]) -> None:
-    told = f"Policy {policy.id} of the app refuses that step {info.call.address} {what}"
-    try:
-        reason = refusal_in(await policy.ask(info, about))
-    except Exception as error:
-        raise PolicyConflict(f"{told}: it could not be checked: {type(error).__name__}: {error}") from error
-    if reason is not None:
-        raise PolicyConflict(f"{told}: {reason}")
-
-
-def _function_of(check: Any) -> Any:
-    return getattr(getattr(check, "body", None), "function", check)
+    async def _ask(self, policy: Policy, what: str, info: StepInfo, about: Sequence[Told]) -> None:
+        told = f"Policy {policy.id} of the app refuses that step {info.call.address} {what}"
+        try:
+            reason = refusal_in(await policy.ask(self._checks[policy.id], info, about))
+        except Exception as error:
+            raise PolicyConflict(f"{told}: it could not be checked: {type(error).__name__}: {error}") from error
+        if reason is not None:
+            raise PolicyConflict(f"{told}: {reason}")

@@ -282,8 +282,8 @@ def shortened(text: str, limit: int) -> str:
 
 
 def clean(text: str) -> str:
-    """The text with lone surrogates replaced, which no store takes."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    """The text with that replaced which some store does not take: lone surrogates, and NUL."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\ufffd")
 
 
 def trimmed(data: dict[str, Any]) -> dict[str, Any]:

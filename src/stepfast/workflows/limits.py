@@ -107,7 +107,7 @@ async def run_within(limit: Limit, clock: Clock, body: Body) -> Any:
     if limit.span_ms <= 0:
         raise OutOfTime(limit)
     begun = asyncio.Event()
-    running = asyncio.create_task(_caught(body, begun.set))
+    running = asyncio.create_task(caught(body, begun.set))
     timer = asyncio.create_task(_expire(begun, clock, limit.span_ms))
     try:
         await asyncio.wait({running, timer}, return_when=asyncio.FIRST_COMPLETED)
@@ -117,14 +117,14 @@ async def run_within(limit: Limit, clock: Clock, body: Body) -> Any:
             raise OutOfTime(limit)
     finally:
         timer.cancel()
-        _leave_behind(running)
+        leave_behind(running)
     value, error = running.result()
     if error is not None:
         raise error
     return value
 
 
-async def _caught(body: Body, begun: Callable[[], None]) -> tuple[Any, BaseException | None]:
+async def caught(body: Body, begun: Callable[[], None]) -> tuple[Any, BaseException | None]:
     """What a body returned or raised, as data: a task that raises SystemExit would end the worker."""
     try:
         return await body(begun), None
@@ -141,7 +141,8 @@ async def _expire(begun: asyncio.Event, clock: Clock, span_ms: int) -> None:
         await clock.sleep(left_ms)
 
 
-def _leave_behind(running: asyncio.Task[Any]) -> None:
+def leave_behind(running: asyncio.Task[Any]) -> None:
+    """Call a task off that has not ended, and wait for it no longer."""
     if not running.done():
         running.cancel()
         LEFT_BEHIND.add(running)

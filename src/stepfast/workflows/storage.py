@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import json
 from asyncio import events
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 from stepfast.kernel.artifacts import Artifact, ArtifactKind, ArtifactView, Form, Keeping, keeping_of
@@ -18,7 +18,6 @@ from stepfast.kernel.assets import (
     JSON_TYPE,
     AssetName,
     AssetView,
-    LineageFilter,
     MadeBy,
     NewAsset,
     Role,
@@ -76,20 +75,19 @@ class Here(NamedTuple):
         if policies is not None and policies.guards("read"):
             await policies.before_reading(self.info, [item_of(asset) for asset in assets], let)
 
-    async def is_let(self, asset: AssetView) -> bool:
-        """Whether this step was let read an asset in this generation: by its declaration, or in an earlier attempt."""
-        made_by = self.made_by
-        where = LineageFilter(
-            self.info.run.tenant, made_by.run_id, asset.id, asset.version, generation=made_by.generation
-        )
-        rows = await self.host.rows.lineage(where)
-        return any(row.role is Role.READ and row.step == made_by.step for row in rows)
+    async def let_read_itself(self, asset: AssetView) -> None:
+        """The same for what the body reads by itself; what its step was let read in this generation is let."""
+        policies = self.host.policies
+        if policies is None or not policies.guards("read"):
+            return
+        if not await self.host.rows.has_read(self.info.run.tenant, self.made_by, asset):
+            await self.let_read([asset])
 
-    async def let_write(self, made: Iterable[tuple[NewAsset, bytes]], let: Collection[str] = ()) -> None:
-        """Have the app's policies let the body write all of these, before any of them is written."""
+    async def let_write(self, writes: Iterable[Mapping[str, Any]], let: Collection[str] = ()) -> None:
+        """Have the app's policies let the body write all of these, as they see them, before any is written."""
         policies = self.host.policies
         if policies is not None and policies.guards("write"):
-            await policies.before_writing(self.info, [_to_write(new, content) for new, content in made], let)
+            await policies.before_writing(self.info, list(writes), let)
 
     async def make(self, new: NewAsset, content: bytes, origin: str) -> AssetView:
         """Keep what a step has made, once for what is told of its origin; an id that is taken is left alone."""
@@ -207,9 +205,7 @@ async def read_asset(asset: Any, version: int | None = None) -> bytes:
     here = body_here("storage.read_asset")
     wanted = parse_asset(asset)
     found = await here.find(wanted if version is None else wanted._replace(version=version))
-    policies = here.host.policies
-    if policies is not None and policies.guards("read") and not await here.is_let(found):
-        await here.let_read([found])
+    await here.let_read_itself(found)
     await here.host.rows.trace(here.info.run.tenant, here.made_by, Role.READ, [(found, wanted.id)])
     return await here.host.assets.read(found)
 
@@ -237,15 +233,15 @@ async def write_asset(
         fallback_type=given.media_type,
         made_by=made_by,
     )
-    await here.let_write([(new, given.content)])
+    await here.let_write(_to_write(new, given.content))
     # The same step that makes the same thing again, because its first answer was lost, has made it.
     origin = f"{run.run_id} {run.generation} {made_by.step} {wanted} {hashlib.sha256(given.content).hexdigest()}"
     return await here.make(new, given.content, origin)
 
 
-def _to_write(new: NewAsset, content: bytes) -> dict[str, Any]:
+def _to_write(new: NewAsset, content: bytes) -> Iterator[dict[str, Any]]:
     """What is about to be written, as policies see it."""
-    return {
+    yield {
         "id": new.id,
         "media_type": new.media_type or new.fallback_type,
         "metadata": json.loads(new.metadata or "{}"),

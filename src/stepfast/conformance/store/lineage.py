@@ -226,6 +226,19 @@ class LineageSuite(StoreSuite):
         await harness.store.trace("acme", tried(run), Role.WRITE, writes)
         assert len(await edges(harness, centre, way)) == WIDE
 
+    async def test_what_a_step_has_read_is_known_of_its_generation_in_every_try(self, harness: Harness) -> None:
+        run = await harness.held()
+        source, other = await put(harness, "source"), await put(harness, "other")
+        await read(harness, tried(run), source)
+        await harness.store.trace("acme", tried(run), Role.WRITE, [(other, "other")])
+        maker = tried(run, attempt=3)
+        assert await harness.store.has_read("acme", maker, source)
+        assert not await harness.store.has_read("acme", maker, other)
+        assert not await harness.store.has_read("acme", maker, source._replace(version=2))
+        assert not await harness.store.has_read("acme", maker._replace(step="ship#1"), source)
+        assert not await harness.store.has_read("acme", maker._replace(generation=2), source)
+        assert not await harness.store.has_read("globex", maker, source)
+
     async def test_the_last_try_of_a_step_is_what_its_record_has(self, harness: Harness) -> None:
         run = await harness.held()
         await harness.save(step(run, "charge"), end(run))

@@ -46,6 +46,10 @@ _LET_THE_OWNER = (
     "Let the owner of the schema run `stepfast migrate --grant ROLE` for the role of the database URL, or "
     "`--grant-reader ROLE` for one that only reads."
 )
+_READS_ALONE = (
+    "The role of the database URL may read, and not do this: a role of `--grant-reader` changes nothing, and no engine "
+    "changes what is in the trail. Name another role in the database URL."
+)
 
 
 def place(url: str) -> str:
@@ -65,7 +69,10 @@ def explained(where: str, problem: BaseException) -> StepfastError:
     if state == ROLE_REFUSED:
         return Invalid(str(problem))
     if state == NOT_ALLOWED:
-        return StoreUnusable(f"{where} does not allow it ({problem}). {_LET_THE_OWNER}")
+        # Whoever may use the schema was let in; what a server says in another language is not understood.
+        is_inside = "permission denied for" in str(problem) and "for schema" not in str(problem)
+        advice = _READS_ALONE if is_inside else _LET_THE_OWNER
+        return StoreUnusable(f"{where} does not allow it ({problem}). {advice}")
     if state[:2] in _REFUSED_CLASSES:
         return RowsRefused(f"{where} refuses a row ({state}: {problem}). Nothing of its batch was written.")
     if state in _NO_SCHEMA:

@@ -255,6 +255,19 @@ select generation, attempt, token
  order by seq desc
  limit 1;
 
+-- name: has_read
+-- Whether a step has read a version, in whichever of its tries.
+select 1
+  from stepfast.lineage
+ where run_id = :run_id
+   and generation = :generation
+   and step = :step
+   and role = 'read'
+   and asset_id = :asset_id
+   and version = :version
+   and tenant = :tenant
+ limit 1;
+
 -- name: list_lineage
 -- Who has read and written what, oldest run first; of an asset also what was written in its stead. Tries of one attempt
 -- are one.

@@ -13,6 +13,10 @@ select e.position, e.seq, e.run_id, e.tenant, e.generation, e.type, e.at, e.step
 -- The lowest and the highest position that there is.
 select min(position), max(position) from stepfast.event;
 
+-- name: highest_below
+-- The highest position below another at which there is an event.
+select max(position) from stepfast.event where position < :before;
+
 -- name: find_events
 -- Events between two positions, newest first; every other condition is optional. `types` has a blank around each.
 select e.position, e.seq, e.run_id, e.tenant, e.generation, e.type, e.at, e.step, e.attempt, e.token, e.actor, e.data,

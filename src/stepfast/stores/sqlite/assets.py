@@ -55,6 +55,10 @@ class SqliteAssets:
         """Write down what a step has read or written."""
         await self._writer.run(_work(assets.trace(tenant, made_by, role, found, anew)))
 
+    async def has_read(self, tenant: str, made_by: MadeBy, asset: AssetView) -> bool:
+        """Whether a step has read a version."""
+        return await self._views.run(_work(assets.has_read(tenant, made_by, asset)))
+
     async def lineage(self, where: LineageFilter) -> list[LineageView]:
         """Who has read and written what."""
         return await self._views.run(_work(assets.list_lineage(where)))

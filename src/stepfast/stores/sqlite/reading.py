@@ -29,12 +29,18 @@ from stepfast.kernel.views import (
 from stepfast.stores import rows
 from stepfast.stores.sqlite.asking import fetch, fetch_damaged
 from stepfast.stores.statements import narrowed, shared_statements, unprefixed
+from stepfast.stores.trail import GAPS
 
 T = TypeVar("T")
 
 SQL = {name: unprefixed(text) for name, text in shared_statements().items()}
 # What reads the trail: what was changed is shown as it stands now, so that whoever verifies can say what it is.
-HISTORY = frozenset({"list_events", "list_trail", "events_between", "list_seals", "last_seal", "list_leaves"})
+HISTORY = frozenset(
+    {
+        *("list_events", "list_trail", "find_events", "find_events_of_run", "events_between", "due_letters"),
+        *("list_seals", "last_seal", "list_leaves", *GAPS, "pruned_of_seal", "pruned_runs"),
+    }
+)
 
 
 def get_run(connection: apsw.Connection, tenant: str | None, run_id: RunId) -> RunView | None:

@@ -33,7 +33,7 @@ def writes_of(given: Writes, around: Surroundings) -> tuple[AssetUse, ...]:
             _media_type(each),
             _optional(each.get("content"), around),
             _optional(each.get("metadata"), around),
-            tuple(each.get("tags", ())),
+            tuple(each.get("tags") or ()),
         )
         for each in _several(given)
     )
@@ -58,7 +58,11 @@ def _faults_of(name: str, given: Mapping[str, Any]) -> Iterator[str]:
         yield "there is no 'asset'; say which it is"
     for key, check in CHECKS[name].items():
         value = given.get(key)
-        if key not in given or has_unknown(value) or (value is None and key != "asset"):
+        if key not in given or (value is None and key != "asset"):
+            continue
+        if has_unknown(value):
+            if key in CONSTANT:
+                yield f"{key} is {shown(value)}, which only a run knows; say it here"
             continue
         try:
             check(value)
@@ -85,6 +89,8 @@ def _check_tags(given: Any) -> None:
     check_texts("tags", given)
 
 
+CONSTANT = ("type", "tags")
+"""What is a part of the plan, and the same in every run."""
 CHECKS: Mapping[str, Mapping[str, Callable[[Any], object]]] = {
     "reads": {"asset": parse_asset, "type": _check_kind},
     "writes": {

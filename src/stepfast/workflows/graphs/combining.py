@@ -10,6 +10,7 @@ from typing import Any, TypeVar, overload
 from typing_extensions import Unpack
 
 from stepfast.workflows.executors.executor import Executor
+from stepfast.workflows.executors.schemas import CONFIG
 from stepfast.workflows.graphs.building import Part, Steps
 from stepfast.workflows.graphs.compiling import Compiler, first_parameter
 from stepfast.workflows.graphs.drafts import (
@@ -121,8 +122,9 @@ class CombinedSteps(ReadySteps):
     def _item_as_input(self, target: Any, inputs: dict[str, Any]) -> dict[str, Any]:
         executor = Executor.of(target)
         beside = ("assets",) if inputs.get("reads") else ()
+        names = set(inspect.signature(executor.body.function).parameters)
         # What is read by its item alone needs no item beside.
-        if set(inspect.signature(executor.body.function).parameters) == set(beside):
+        if beside and not names - {CONFIG, *beside}:
             return {}
         return {first_parameter(executor, beside): self.item}
 

@@ -19,7 +19,7 @@ from stepfast.workflows.functions import Workflow
 from stepfast.workflows.graphs.assets import ASSETS, reads_of, writes_of
 from stepfast.workflows.graphs.drafts import Draft, GateDraft, GraphStep, Group, UseDraft, joined_hint
 from stepfast.workflows.graphs.estimating import Estimating
-from stepfast.workflows.graphs.formulas import Reading, StageInputs, formula_of, has_unknown, is_function
+from stepfast.workflows.graphs.formulas import NAMES, Reading, StageInputs, formula_of, has_unknown, is_function
 from stepfast.workflows.graphs.hints import NoSuchPart, item_of, may_be_list, may_fit, part_of, restored
 from stepfast.workflows.graphs.policies import policies_of
 from stepfast.workflows.graphs.stages import Around, executor_of, types_of
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 PLACES: Mapping[str, str] = {
     "item": "inside a step that is done for each of many: in its inputs, key, gates and undo",
-    "output": "in `after` and `undo` of a step, and in a loop",
+    "output": "in `after`, `undo` and `writes` of a step, in its policies but for those before a read, and in a loop",
     "round": "in a loop",
     "error": "in steps that are given to graph.catch(...)",
     "assets": "in a step with reads=, and in policies before a read or a write",
@@ -70,7 +70,7 @@ class Compiler:
         self._names = Names(self._drafts)
         self._at: Draft | None = None
         self._seen: frozenset[str] = frozenset()
-        """What formulas may ask for here, beside what they may ask for anywhere: `item`, `output`, `round`, `error`."""
+        """What formulas may ask for here, beside what they may ask for anywhere: those in PLACES."""
 
     def block(self, drafts: Iterable[Draft], is_sequence: bool = False) -> Block:
         return Block(tuple(self.step(draft) for draft in drafts), is_sequence)
@@ -109,9 +109,9 @@ class Compiler:
             after=self.in_item(draft, ("output",), lambda: self._gate(options.get("after"))),
             undo=self.in_item(draft, ("output",), lambda: self._undo(options.get("undo"))),
             catch=self.in_item(draft, ("error",), lambda: self._catch(draft)),
-            policies=policies_of(self, draft, options.get("policies", ())),
-            reads=self.in_item(draft, (), lambda: reads_of(options.get("reads", ()), self)),
-            writes=self.in_item(draft, ("output", *_read(draft)), lambda: writes_of(options.get("writes", ()), self)),
+            policies=policies_of(self, draft, options.get("policies") or ()),
+            reads=self.in_item(draft, (), lambda: reads_of(options.get("reads") or (), self)),
+            writes=self.in_item(draft, ("output", *_read(draft)), lambda: writes_of(options.get("writes") or (), self)),
             on_failure=self._on_failure(options.get("on_failure", OnFailure.FAIL)),
             mock=options.get("mock"),
             has_mock="mock" in options,
@@ -141,7 +141,7 @@ class Compiler:
         return tuple(Handler(self.block(each.drafts, is_sequence=True), each.errors) for each in draft.catch)
 
     def _needs(self, draft: Draft) -> Iterator[str]:
-        yield from self.ids_of(draft.options.get("needs", ()), "needs")
+        yield from self.ids_of(draft.options.get("needs") or (), "needs")
         yield from (earlier.id for earlier in draft.followed)
 
     def ids_of(self, given: Any, what: str) -> list[str]:
@@ -205,7 +205,7 @@ class Compiler:
         alike = [name for name in self._drafts if name.replace("-", "_") == parameter]
         if len(alike) == 1:
             return alike[0]
-        hint = self._names.nearest(parameter) or "Parameters are ids of steps, or input, item, output, run, tenant."
+        hint = self._names.nearest(parameter) or f"Parameters are ids of steps, or {', '.join(NAMES)}."
         self.refuse(f"{self.place} has a function with the parameter {parameter!r}, and no step has that id", hint)
         return None
 
@@ -339,7 +339,8 @@ class Compiler:
 
     def _check_inputs(self, executor: Executor, inputs: Mapping[str, Any], beside: Collection[str]) -> None:
         signature = inspect.signature(executor.body.function)
-        kept = [each for each in signature.parameters.values() if each.name not in beside]
+        left_out = {name for name in beside if name not in inputs or name == CONFIG}
+        kept = [each for each in signature.parameters.values() if each.name not in left_out]
         try:
             signature.replace(parameters=kept).bind(**inputs)
         except TypeError as error:

@@ -20,6 +20,7 @@ from stepfast.workflows.graphs.combining import CombinedSteps
 from stepfast.workflows.graphs.compiled import compiled
 from stepfast.workflows.graphs.drafts import AssetRead, Binding, Draft, GraphStep, StageOptions, StepOptions
 from stepfast.workflows.graphs.hints import PLAIN
+from stepfast.workflows.graphs.policies import check_policies
 from stepfast.workflows.graphs.stages import Stage, StageContext, check_stage, types_of
 from stepfast.workflows.graphs.starting import Estimate, GraphArguments, GraphResult, described_configs, estimated
 from stepfast.workflows.graphs.values import Value
@@ -252,6 +253,7 @@ class Graph(CombinedSteps, Generic[I, R]):
         assert self._compiled is not None
         self._is_used = True
         found = self._compiled.beside(executors, workflows)
+        check_policies(plan, found.executor)
         frame = Frame(plan, found.executor, found.workflow, is_plain=False)
         arguments = GraphArguments(self.name, self.input_hint, found.check_config)
         result = GraphResult(self.output_hint, f"the result of graph {self.name!r}")
@@ -280,7 +282,7 @@ class StageDecorator(Generic[I, C]):
         self, graph: Graph[I, Any], name: str | None, reads: StageReads, config: Any, options: StepOptions
     ) -> None:
         self._graph, self._name, self._config, self._options = graph, name, config, options
-        given: list[Any] = [reads] if isinstance(reads, str | GraphStep | Mapping) else list(reads)
+        given: list[Any] = [reads] if isinstance(reads, str | GraphStep | Mapping) else list(reads or ())
         self._reads = [each for each in given if not isinstance(each, Mapping)]
         self._assets = [cast(AssetRead, each) for each in given if isinstance(each, Mapping)]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from stepfast.kernel.errors import InvalidDefinition
+from stepfast.kernel.errors import InvalidDefinition, StepfastError
 from stepfast.workflows.graphs.drafts import Draft, PolicyDraft
 from stepfast.workflows.graphs.formulas import formula_of
 from stepfast.workflows.limits import Limits, check_limit
-from stepfast.workflows.plans.frame import BESIDE
-from stepfast.workflows.plans.plan import SEEN_BY_POLICIES, Policy, Use
+from stepfast.workflows.plans.checking import Problem
+from stepfast.workflows.plans.frame import BESIDE, FindExecutor
+from stepfast.workflows.plans.plan import SEEN_BY_POLICIES, Plan, PlanStep, Policy, Use
 
 if TYPE_CHECKING:
     from stepfast.workflows.graphs.compiling import Compiler
@@ -23,9 +24,32 @@ def policies_of(compiler: Compiler, draft: Draft, policies: Iterable[PolicyDraft
 
 def _policy(compiler: Compiler, draft: Draft, policy: PolicyDraft) -> Policy:
     if policy.before is not None and not draft.touches(policy.before):
-        told = f"policy {policy.id!r} is asked before step {draft.id!r} {policy.before}s, and that has no"
-        compiler.refuse(f"{told} {policy.before}s=", f"Say which assets it {policy.before}s, or take the policy out.")
+        compiler.refuse(*_idle(policy.id, draft.id, policy.before))
     return compiler.in_item(draft, SEEN_BY_POLICIES[policy.before], lambda: _compiled(compiler, policy))
+
+
+def check_policies(plan: Plan, executors: FindExecutor) -> None:
+    """Refuse policies before what a step does not do, of steps that use what only the app knows."""
+    for step in plan:
+        for policy in step.policies:
+            if policy.before is not None and _is_idle(step, policy.before, executors):
+                told = Problem(step.id, *_idle(policy.id, step.id, policy.before))
+                raise InvalidDefinition(f"Graph {plan.name!r} cannot be used as it is:\n- {told}")
+
+
+def _is_idle(step: PlanStep, before: str, executors: FindExecutor) -> bool:
+    if (step.reads if before == "read" else step.writes) or not isinstance(step.verb, Use):
+        return False
+    try:
+        return executors(step.verb.executor).body.apart is None
+    except StepfastError:
+        # Of what is not known here nobody can say that it is no transformation.
+        return False
+
+
+def _idle(policy: str, step: str, before: str) -> tuple[str, str]:
+    told = f"policy {policy!r} is asked before step {step!r} {before}s, and that has no {before}s="
+    return told, f"Say which assets it {before}s, or take the policy out."
 
 
 def _compiled(compiler: Compiler, policy: PolicyDraft) -> Policy:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.retry import Retry
-from stepfast.kernel.reviews import ItemKind
+from stepfast.kernel.reviews import ItemKind, Verdict
 from stepfast.kernel.texts import check_text, shown
 from stepfast.workflows.graphs.assets import fault_of_assets
 from stepfast.workflows.graphs.drafts import Draft, GateDraft, PolicyDraft, StepOptions
@@ -77,6 +77,10 @@ def _fault_of_policies(value: object) -> str | None:
             check_terms({"verdicts": verdicts, **policy.terms}, ItemKind.POLICY_CONFLICT, {})
         except Invalid as error:
             return f"{told}: {str(error).rstrip('.')}"
+        if policy.conflict == "fail" and policy.terms:
+            return f"{told} has {min(policy.terms)}=, which means nothing where a conflict fails the step"
+        if policy.before == "read" and Verdict.CORRECT in policy.terms.get("verdicts", ()):
+            return f"{told} has the verdict 'correct', and before a read there is nothing to be corrected"
     return None
 
 

@@ -20,7 +20,6 @@ from stepfast.kernel.assets import (
     JSON_TYPE,
     PLAIN_TEXT,
     AssetView,
-    MadeBy,
     NewAsset,
     Role,
     check_media_type,
@@ -109,18 +108,27 @@ async def keep(
     """The body of `parse.writes`: keep what the step has made, each with what it was made of."""
     here = body_here("writes")
     run, made_by = here.info.run, here.maker(step, attempt, tuple(inputs))
-    wanted = [(_new(run.tenant, told, made_by), content) for told, content in zip(assets, contents, strict=True)]
-    await here.let_write(wanted, let or ())
+    said = list(zip(assets, contents, strict=True))
+    await here.let_write((_seen(*each) for each in said), let or ())
     made: list[AssetView] = []
-    for number, (new, content) in enumerate(wanted):
+    for number, (told, content) in enumerate(said):
+        tags = tuple(sorted(set(told["tags"])))
+        new = NewAsset(run.tenant, told["asset"], told["type"], told["metadata"], tags, made_by=made_by)
         origin = f"{run.run_id} {run.generation} {step} {attempt} {number}"
         made.append(await here.make(new, content, origin))
     return [item_of(asset) for asset in made]
 
 
-def _new(tenant: str, told: ToKeep, made_by: MadeBy) -> NewAsset:
-    tags = tuple(sorted(set(told["tags"])))
-    return NewAsset(tenant, told["asset"], told["type"], told["metadata"], tags, made_by=made_by)
+def _seen(told: ToKeep, content: bytes) -> dict[str, Any]:
+    """What is about to be written, as policies see it."""
+    return {
+        "id": told["asset"],
+        "media_type": told["type"],
+        "tags": told["tags"],
+        "metadata": json.loads(told["metadata"] or "{}"),
+        "size": len(content),
+        "digest": told["digest"],
+    }
 
 
 async def _kept(
@@ -175,18 +183,7 @@ class StepAssets:
 
     def to_write(self, step: PlanStep, names: Mapping[str, Any]) -> Items:
         """What a step is about to write, as its policies see it."""
-        said = [_to_keep(step, use, names) for use in step.writes]
-        return [
-            {
-                "id": told["asset"],
-                "media_type": told["type"],
-                "tags": told["tags"],
-                "metadata": json.loads(told["metadata"] or "{}"),
-                "size": len(content),
-                "digest": told["digest"],
-            }
-            for told, content in said
-        ]
+        return [_seen(*_to_keep(step, use, names)) for use in step.writes]
 
     async def write(self, step: PlanStep, place: Place, output: Any) -> None:
         """Keep what a step has made, once it has ended well in the eyes of everybody who was to look at it."""

@@ -12,7 +12,7 @@ from stepfast.kernel.decisions import CallId
 from stepfast.kernel.errors import PolicyConflict
 from stepfast.kernel.reviews import ItemKind, Verdict
 from stepfast.workflows.branches import Branch
-from stepfast.workflows.failures import mark
+from stepfast.workflows.failures import clean, mark
 from stepfast.workflows.loop import current_branch_of
 from stepfast.workflows.plans.answers import named, refusal_in
 from stepfast.workflows.plans.frame import as_json
@@ -20,7 +20,7 @@ from stepfast.workflows.plans.gates import AFTER, BEFORE, MAX_TITLE, Verdicts
 from stepfast.workflows.plans.places import Place
 from stepfast.workflows.plans.plan import PlanStep, Policy
 from stepfast.workflows.plans.walking import begin
-from stepfast.workflows.transformations.values import Derivation
+from stepfast.workflows.transformations.values import Derivation, writes_of
 
 if TYPE_CHECKING:
     from stepfast.workflows.plans.interpreter import Interpreter
@@ -141,15 +141,14 @@ class Guards:
             check = interpreter.verbs.use(step, policy.check, names, policy.id)
             found = await begin(interpreter.loop, check, branch.path, like=branch)
         except Exception as error:  # noqa: BLE001 - a check that cannot be made is no yes, whatever the reason
-            reason = f"it could not be checked: {type(error).__name__}: {error}"
+            reason = clean(f"it could not be checked: {type(error).__name__}: {error}")
             return Refusal(reason, branch.last_call(policy.id), error)
         return _said(found, branch.last_call(policy.id))
 
 
 def derived_writes(output: Any) -> Iterator[dict[str, Any]]:
     """What a transformation is about to write, as policies see it."""
-    for told in output["outputs"] if isinstance(output, Derivation) else ():
-        yield {name: told[name] for name in ("id", "media_type", "tags", "metadata", "size", "digest")}
+    yield from writes_of(output) if isinstance(output, Derivation) else ()
 
 
 def _said(found: Any, call: CallId) -> Refusal | None:

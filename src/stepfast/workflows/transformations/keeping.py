@@ -17,7 +17,7 @@ from stepfast.workflows.loop import RunLoop
 from stepfast.workflows.step_calls import StepCall
 from stepfast.workflows.steps import ask_durably
 from stepfast.workflows.storage import Here, body_here, checked_metadata
-from stepfast.workflows.transformations.values import Derivation
+from stepfast.workflows.transformations.values import Derivation, writes_of
 
 Items = list[dict[str, Any]]
 
@@ -25,13 +25,12 @@ Items = list[dict[str, Any]]
 async def keep(derivation: dict[str, Any], let: list[str] | None = None) -> Items:
     """The body of `parse.writes`: each output as an asset, with the run, step and versions that it was made of."""
     here = body_here("writes")
-    made = [await _made(here, derivation, output) for output in derivation["outputs"]]
-    await here.let_write(made, let or ())
-    return [await _kept(here, derivation, number, *each) for number, each in enumerate(made)]
+    await here.let_write(writes_of(derivation), let or ())
+    return [await _kept(here, derivation, number) for number in range(len(derivation["outputs"]))]
 
 
-async def _made(here: Here, derivation: Mapping[str, Any], output: Mapping[str, Any]) -> tuple[NewAsset, bytes]:
-    run_id = RunId(derivation["run_id"])
+async def _kept(here: Here, derivation: Mapping[str, Any], number: int) -> dict[str, Any]:
+    output, run_id = derivation["outputs"][number], RunId(derivation["run_id"])
     # Written under the lease of the run that calls, and told to be made by the one that has made it.
     maker = here.maker(derivation["step"], derivation["attempt"], tuple(derivation["inputs"]))
     made_by = maker._replace(run_id=run_id, generation=derivation["generation"], token=None)
@@ -43,15 +42,9 @@ async def _made(here: Here, derivation: Mapping[str, Any], output: Mapping[str, 
         tuple(sorted(set(output["tags"]))),
         made_by=made_by,
     )
-    return new, await _content(here, output, run_id)
-
-
-async def _kept(
-    here: Here, derivation: Mapping[str, Any], number: int, new: NewAsset, content: bytes
-) -> dict[str, Any]:
-    told, digest = derivation, derivation["outputs"][number]["digest"]
-    origin = f"{told['run_id']} {told['generation']} {told['step']} {told['attempt']} {number} {digest}"
-    return item_of(await here.make(new, content, origin))
+    origin = f"{run_id} {made_by.generation} {made_by.step} {made_by.attempt} {number} {output['digest']}"
+    # One after the other: all contents together may be more than there is room for.
+    return item_of(await here.make(new, await _content(here, output, run_id), origin))
 
 
 async def _content(here: Here, output: Mapping[str, Any], run_id: RunId) -> bytes:

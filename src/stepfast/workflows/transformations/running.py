@@ -6,8 +6,8 @@ then nobody finds them, and what is rejected leaves none.
 
 from __future__ import annotations
 
-import asyncio
 import copy
+import functools
 import hashlib
 import inspect
 import json
@@ -25,6 +25,7 @@ from stepfast.kernel.texts import shown
 from stepfast.workflows.bodies import StepBody
 from stepfast.workflows.codec import hints_of
 from stepfast.workflows.content import content_of
+from stepfast.workflows.executors.threads import in_thread
 from stepfast.workflows.loop import RunLoop, current_branch_of
 from stepfast.workflows.step_calls import StepCall
 from stepfast.workflows.steps import ask_durably
@@ -152,7 +153,8 @@ class Spec:
     async def _called(self, arguments: dict[str, Any]) -> Any:
         if inspect.iscoroutinefunction(self.function):
             return await self.function(**arguments)
-        return await asyncio.to_thread(self.function, **arguments)
+        # In no thread of a pool: it may wait for work of the engine that is done in one of those.
+        return await in_thread(functools.partial(self.function, **arguments))
 
     async def _told(self, here: Here, sources: Mapping[str, list[dict[str, Any]]], given: Any) -> DerivationTold:
         items = [item for each in sources.values() for item in each]

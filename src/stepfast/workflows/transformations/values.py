@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NotRequired
 
@@ -108,6 +108,12 @@ class Derivation(dict[str, Any]):
             raise Invalid(f"The correction is {shown(value)}; give `outputs` with {len(self['outputs'])} of them.")
         outputs = [_corrected(known, given) for known, given in zip(self["outputs"], told, strict=True)]
         return Derivation({**self, "outputs": outputs})
+
+
+def writes_of(told: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """What would come of a derivation, as policies see it."""
+    for output in told["outputs"]:
+        yield {name: output[name] for name in ("id", "media_type", "tags", "metadata", "size", "digest")}
 
 
 def _correction(outputs: int) -> dict[str, Any]:
