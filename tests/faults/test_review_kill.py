@@ -74,7 +74,9 @@ class Storm:
                 async with asyncio.timeout(LONGEST_S):
                     while await self._is_work_left(app, [member.point for member in crew]):
                         crew = [self._living(stack, member, points) for member in crew]
-                        await self._answer_what_is_left(app)
+                        if await self._answer_what_is_left(app):
+                            # Nobody may have a word to say any more, where it was this answer that was waited for.
+                            continue
                         await first_of(others.hear(), *(died(member.process) for member in crew))
             return await self._broken(app)
 
@@ -103,25 +105,29 @@ class Storm:
             options |= {"die_at": point, "die_after": self._choose.randint(0, 2)}
         return Member(role, stack.enter_context(victim(options, self._folder / "logs" / f"{self._lives}")), point)
 
-    async def _answer_what_is_left(self, app: Stepfast) -> None:
-        """A review that everybody has passed on is decided by one more token."""
+    async def _answer_what_is_left(self, app: Stepfast) -> bool:
+        """A review that everybody has passed on is decided by one more token; whether one was refused meanwhile."""
         heard = {(line["letter"]["review_id"], line["letter"]["actor"]) for line in self._noted("attempts")}
-        for view in await app.reviews.list(limit=1_000):
-            if all((view.review_id, actor) in heard for actor in PEOPLE):
-                await self._answer(app, view.review_id)
+        left = [
+            view.review_id
+            for view in await app.reviews.list(limit=1_000)
+            if all((view.review_id, actor) in heard for actor in PEOPLE)
+        ]
+        return not all([await self._answer(app, review_id) for review_id in left])
 
-    async def _answer(self, app: Stepfast, review_id: str) -> None:
+    async def _answer(self, app: Stepfast, review_id: str) -> bool:
         try:
             token = await app.reviews.issue_token(review_id, actor="boss")
         except IllegalMove:
-            return
+            return False
         letter = Letter(review_id, "boss", token)
         try:
             await app.reviews.resume(token, "continue")
         except StepfastError as refusal:
             self._own.append(Attempt(letter, "continue", refusal.code))
-        else:
-            self._own.append(Attempt(letter, "continue", ACCEPTED))
+            return False
+        self._own.append(Attempt(letter, "continue", ACCEPTED))
+        return True
 
     def _noted(self, account: str) -> list[dict[str, Any]]:
         return noted(self._folder, account)
