@@ -130,7 +130,7 @@ class Parts:
         self.registry.load()
         await self.learn()
         # Each worker has a committer of its own, for what one gives up must not be lost to another.
-        committer = Committer(self.store, self._saved, self.values, self.store.commits_elsewhere)
+        committer = Committer(self.store, self._saved, self.values)
         told = (note, self.values, self.change, self.delivered, self.reaped, self.storage)
         worker = kind(self.store, self.registry, committer, self._clock, settings, *told)
         worker.learner = self.learner

@@ -11,17 +11,14 @@ import pytest
 from stepfast import step, workflow
 from stepfast.engine.clock import SystemClock
 from stepfast.kernel.commands import Cancel, Rerun
-from stepfast.kernel.decisions import Park
 from stepfast.kernel.exchange import Saving
 from stepfast.kernel.ids import WorkerId
-from stepfast.stores.sqlite.saving import Batch
 from stepfast.stores.urls import store_for
 from tests.stores import harness as acts
 from tests.stores import postgres, sqlite
 from tests.stores.model_tables import QUERIES
 from tests.support.apps import PATIENT, app_on
-
-CHECK = "l.token is not null and l.token = d_token[i] and l.worker_id is not distinct from d_worker[i]"
+from tests.support.guards import take_out_fence
 
 LATE = {
     "a record": acts.step,
@@ -58,20 +55,7 @@ def harness(harness_and_url):
 @pytest.fixture
 async def without_the_fence(harness_and_url, monkeypatch):
     """Both stores with the check of token and holder taken out."""
-    add, url = Batch.add, harness_and_url[1]
-
-    def add_unfenced(self, decision):
-        run_id, token, worker_id = decision.fence
-        self._holders[run_id] = (token, worker_id, decision.release.wakes if isinstance(decision.release, Park) else 0)
-        return add(self, decision)
-
-    monkeypatch.setattr(Batch, "add", add_unfenced)
-    if url is not None:
-        async with postgres.asking(url) as connection:
-            definition = "select pg_get_functiondef(oid) from pg_proc where oid::regproc::text = 'stepfast.save'"
-            text = await connection.fetchval(definition)
-            assert CHECK in text
-            await connection.execute(text.replace(CHECK, "true"))
+    await take_out_fence(harness_and_url[1], monkeypatch)
 
 
 async def rows_changed_by_a_late_write(harness, late) -> bool:

@@ -49,8 +49,6 @@ class Watch:
 class Watched:
     """A store, each of whose writes is looked at."""
 
-    commits_elsewhere = False
-
     def __init__(self, store: Store, watch: Watch) -> None:
         self._store = store
         self._watch = watch

@@ -23,7 +23,7 @@ FILES = ("starting", "events", "claiming", "saving", "changing", "workers")
 HOT = [(file, name) for file in FILES for name in statements(file)]
 # There are as many rows of `worker` as there are processes; `holder` has one row for each that holds a run.
 # json_each goes through a list that the caller brings; few runs ever wait for other code. Of the groups that nobody
-# will join (`unjoined`, `u`) a pass looks at no more than its limit.
+# will join (`unjoined`, `u`) a pass looks at no more than its limit, of a tenant's line at a piece of so many.
 SMALL = (
     "SCAN worker",
     "SCAN holder",
@@ -32,6 +32,7 @@ SMALL = (
     "SCAN w USING COVERING INDEX wait_for_code",
     "SCAN unjoined",
     "SCAN u",
+    "SCAN piece",
 )
 
 

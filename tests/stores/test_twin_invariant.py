@@ -14,7 +14,7 @@ from stepfast.stores.sqlite import claiming, saving, starting, upkeep
 from stepfast.stores.sqlite.saving import Batch
 from tests.stores.harness import Harness, end, park, wait
 from tests.support.accounting import UNHEARD, unaccounted
-from tests.support.guards import rewrite, url_of
+from tests.support.guards import rewrite, url_of, wakes_of
 
 FIRST_DUE = "(select min(w.due_at) from {} w where w.run_id = {}.run_id)"
 TASKS_OF_NEW_RUNS = """n_lane[i], moment
@@ -74,10 +74,11 @@ def without(sql: dict[str, str], name: str) -> Callable[[pytest.MonkeyPatch], No
 def park_without_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
     add = Batch.add
 
-    def add_as_if_nothing_came(self, decision):
-        token, worker_id, _ = self._holders[decision.fence.run_id]
-        self._holders[decision.fence.run_id] = (token, worker_id, getattr(decision.release, "wakes", 0))
-        return add(self, decision)
+    def add_as_if_nothing_came(self, prepared):
+        run_id = prepared.decision.fence.run_id
+        token, worker_id, _ = self._holders[run_id]
+        self._holders[run_id] = (token, worker_id, wakes_of(prepared.decision))
+        return add(self, prepared)
 
     monkeypatch.setattr(Batch, "add", add_as_if_nothing_came)
 
@@ -90,7 +91,7 @@ GUARDS = {
         without(starting.SQL, "insert_task"),
     ),
     "task_of_ended_run": Guard(
-        complete, "leave_lines", ("where t.run_id = any (k_runs)", "where false"), without(saving.SQL, "delete_task")
+        complete, "leave_lines", ("where t.run_id = any (k_runs)", "where false"), without(saving.SQL, "delete_tasks")
     ),
     "holder_gone": Guard(
         lose_the_holder,

@@ -8,17 +8,15 @@ import pytest
 
 from stepfast.conformance.store.acts import asked
 from stepfast.kernel.commands import Cancel, Rerun
-from stepfast.kernel.decisions import Decision, HeldRun, Park
+from stepfast.kernel.decisions import Decision, HeldRun
 from stepfast.kernel.errors import RowsRefused
 from stepfast.kernel.exchange import Saving
 from stepfast.kernel.reviews import Decide, Owner, Verdict
 from stepfast.stores.postgres import reviews as postgres_reviews
 from stepfast.stores.sqlite import changing
-from stepfast.stores.sqlite.saving import Batch
-from tests.faults.test_fence import CHECK
 from tests.stores.harness import HOUR_MS, Harness, continued, decide, end, fail, park, record, try_again
 from tests.stores.test_twin_letters import allow, refuse
-from tests.support.guards import rewrite, url_of
+from tests.support.guards import take_out_fence, url_of
 
 STATES = "select state from stepfast.review order by run_id, wait_id"
 WAITS = "select count(*) from stepfast.wait where kind = 'review'"
@@ -82,15 +80,7 @@ async def test_the_broken_twin_without_withdrawals_asks_for_a_cancelled_run(harn
 @pytest.fixture
 async def without_the_fence(harness, monkeypatch):
     """Both stores with the check of token and holder taken out."""
-    add = Batch.add
-
-    def add_unfenced(self, decision):
-        run_id, token, worker_id = decision.fence
-        self._holders[run_id] = (token, worker_id, decision.release.wakes if isinstance(decision.release, Park) else 0)
-        return add(self, decision)
-
-    monkeypatch.setattr(Batch, "add", add_unfenced)
-    await rewrite(url_of(harness), "save", (CHECK, "true"))
+    await take_out_fence(url_of(harness), monkeypatch)
 
 
 async def reviews_asked_for_late(harness: Harness, *commands: Cancel | Rerun) -> int:

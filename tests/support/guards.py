@@ -5,10 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import asyncpg
+import pytest
 
+from stepfast.kernel.decisions import Decision
+from stepfast.kernel.exchange import Saving
 from stepfast.stores.postgres.store import PostgresStore
+from stepfast.stores.sqlite.saving import Batch, Prepared
 from tests.stores.harness import Harness
 
+FENCE = "l.token is not null and l.token = d_token[i] and l.worker_id is not distinct from d_worker[i]"
 DEFINITION = "select pg_get_functiondef(oid) from pg_proc where oid::regproc::text = $1"
 
 
@@ -31,3 +36,21 @@ async def rewrite(url: str | None, function: str, *changes: tuple[str, str]) -> 
         await connection.execute(text)
     finally:
         await connection.close()
+
+
+async def take_out_fence(url: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both stores without the check of token and holder."""
+    add = Batch.add
+
+    def add_unfenced(batch: Batch, prepared: Prepared) -> Saving:
+        run_id, token, worker_id = prepared.decision.fence
+        batch._holders[run_id] = (token, worker_id, wakes_of(prepared.decision))
+        return add(batch, prepared)
+
+    monkeypatch.setattr(Batch, "add", add_unfenced)
+    await rewrite(url, "save", (FENCE, "true"))
+
+
+def wakes_of(decision: Decision) -> int:
+    """The wakes that a park has seen, 0 for any other decision."""
+    return getattr(decision.release, "wakes", 0)

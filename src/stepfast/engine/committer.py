@@ -39,8 +39,7 @@ class Item:
 class Committer:
     """Saves the decisions of a process in grouped commits; implements the kernel's Recorder.
 
-    `saved` hears of every decision that has been committed, after whoever decided it. `in_turns` is for a store that
-    leaves this process free to compute while it commits.
+    `saved` hears of every decision that has been committed, after whoever decided it.
     """
 
     def __init__(
@@ -48,12 +47,11 @@ class Committer:
         store: Store,
         saved: Callable[[HeldRun, Decision], None] = lambda run, decision: None,
         values: Values | None = None,
-        in_turns: bool = False,
     ) -> None:
         self._store = store
         self._saved = saved
         self._keeper = None if values is None else Keeper[Item](values, self._enter, _answer)
-        self._group = Grouper(self._commit, _size_of, _run_of if in_turns else None)
+        self._group = Grouper(self._commit, _size_of, _run_of)
         self._riding: set[HeldRun] = set()
         self._riding_longer: set[HeldRun] = set()
         self._rider_timer: asyncio.TimerHandle | None = None

@@ -85,9 +85,6 @@ class Store(
 ):
     """Where everything is remembered. Every call is one transaction; it has happened whole, or not at all."""
 
-    commits_elsewhere: bool
-    """Whether another process does the work of a commit, so that this one can compute meanwhile."""
-
     async def open(self) -> None:
         """Connect and check the schema."""
         ...

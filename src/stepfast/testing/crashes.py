@@ -67,8 +67,6 @@ class MortalStore:
     is asked anew for each life. `set_time` lets a database with a clock of its own follow the virtual one.
     """
 
-    commits_elsewhere = False
-
     def __init__(
         self,
         store: Store,

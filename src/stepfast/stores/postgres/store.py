@@ -101,8 +101,6 @@ class PostgresStore(
     hints of other processes only by `direct_url`, which leads past it.
     """
 
-    commits_elsewhere = True
-
     def __init__(
         self,
         url: str,

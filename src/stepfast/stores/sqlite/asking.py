@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import apsw
@@ -38,11 +37,6 @@ def fetch_damaged(connection: apsw.Connection, text: str, bindings: Bindings = (
 
 def _readable(value: Any) -> Any:
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
-
-
-def fetch_each(connection: apsw.Connection, text: str, bindings: Iterable[Row]) -> list[Row]:
-    """All rows that a statement answers with for one set of values after the other."""
-    return connection.executemany(text, bindings).fetchall()
 
 
 def one(connection: apsw.Connection, text: str, bindings: Bindings = ()) -> Any:

@@ -25,7 +25,7 @@ from stepfast.stores import items, reviewing, rows
 from stepfast.stores.sqlite.asking import Row, fetch, moment, statements
 from stepfast.stores.sqlite.pending import last_event, write_events
 from stepfast.stores.sqlite.problems import REFUSED
-from stepfast.stores.sqlite.saving import save
+from stepfast.stores.sqlite.saving import prepare, save
 from stepfast.stores.sqlite.starting import PRIORITY_MS
 from stepfast.stores.statements import exception_statements, review_statements, unprefixed
 
@@ -201,7 +201,7 @@ def _end(connection: apsw.Connection, found: Found, decided: Change) -> None:
         dead_letter=decided.dead_letter,
         first_event=last_event(connection, found.run.run_id) + 1,
     )
-    save(connection, [decision], False)
+    save(connection, [prepare(decision)], False)
 
 
 def _reopen(

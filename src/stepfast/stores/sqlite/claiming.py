@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
+from typing import NamedTuple
 
 import apsw
 
 from stepfast.kernel.decisions import HeldRun, Joins
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.events import EventType
 from stepfast.kernel.exchange import Claim, Claimed, QueueRoom
 from stepfast.kernel.ids import RunId, WorkerId
-from stepfast.stores.sqlite.asking import Row, fetch, fetch_each, moment, one, statements
+from stepfast.stores.sqlite.asking import Row, fetch, moment, one, statements
 from stepfast.stores.sqlite.lines import TenantLine, Tenants
-from stepfast.stores.sqlite.pending import write_events
 from stepfast.stores.sqlite.workers import claimed_data, live_label
 
 SQL = statements("claiming")
@@ -23,43 +22,52 @@ SQL = statements("claiming")
 PROMOTED_AT_ONCE = 1_000
 
 
-def claim(connection: apsw.Connection, request: Claim) -> Claimed:
+class Leased(NamedTuple):
+    """What a worker has taken, in the order of the line."""
+
+    worker_id: WorkerId
+    run_ids: Sequence[RunId] = ()
+    next_due_at: Instant | None = None
+    suspects_wait: bool = False
+
+
+def claim(connection: apsw.Connection, request: Claim) -> Leased:
     """Lease runs to a worker that is alive; one that is not gets nothing."""
     label = live_label(connection, request.worker_id)
     if label is None:
-        return Claimed([], None)
+        return Leased(request.worker_id)
     now = moment(connection)
-    data = claimed_data(request.worker_id, label)
     choose = _choose if request.suspects is None else _choose_suspects
-    runs = [run for queue in request.queues for run in _serve(connection, request, queue, choose, now)]
-    _tell(connection, runs, data, now)
+    leased: list[RunId] = []
+    for queue in request.queues:
+        connection.execute(SQL["promote_due"], {"queue": queue.queue, "now": now, "limit": PROMOTED_AT_ONCE})
+        leased += _lease(connection, choose(connection, request, queue), request.worker_id, label, now)
     suspects_wait = any(_suspect_level(connection, request, queue) is not None for queue in request.queues)
-    return Claimed(runs, _next_due(connection, request.queues), suspects_wait)
+    return Leased(request.worker_id, leased, _next_due(connection, request.queues), suspects_wait)
 
 
 def claim_runs(
     connection: apsw.Connection, worker_id: WorkerId, run_ids: Sequence[RunId], codes: Collection[str]
-) -> list[HeldRun]:
+) -> Leased:
     """Lease those of given runs to a worker that is alive which are free and of code that the worker has."""
     label, now = live_label(connection, worker_id), moment(connection)
     if label is None:
-        return []
+        return Leased(worker_id)
     free = [id_ for id_ in run_ids if one(connection, SQL["code_of_free"], {"run_id": id_, "now": now}) in codes]
-    runs = _lease(connection, free, worker_id, now)
-    _tell(connection, runs, claimed_data(worker_id, label), now)
-    return runs
+    return Leased(worker_id, _lease(connection, free, worker_id, label, now))
+
+
+def claimed(connection: apsw.Connection, leased: Leased) -> Claimed:
+    """What a worker is to know of the runs that it has taken, without those that were taken from it since.
+
+    They are its own once the claim is committed, so that reading them keeps no other writer waiting.
+    """
+    chosen = {"runs": json.dumps(leased.run_ids), "worker_id": leased.worker_id}
+    rows = fetch(connection, SQL["held_runs"], chosen) if leased.run_ids else ()
+    return Claimed([_held_run(row) for row in rows], leased.next_due_at, leased.suspects_wait)
 
 
 Choose = Callable[[apsw.Connection, Claim, QueueRoom], list[RunId]]
-
-
-def _serve(
-    connection: apsw.Connection, request: Claim, queue: QueueRoom, choose: Choose, now: Instant
-) -> list[HeldRun]:
-    due = {"queue": queue.queue, "now": now, "limit": PROMOTED_AT_ONCE}
-    connection.execute(SQL["promote_due"], due)
-    chosen = choose(connection, request, queue)
-    return _lease(connection, chosen, request.worker_id, now)
 
 
 def _choose_suspects(connection: apsw.Connection, request: Claim, queue: QueueRoom) -> list[RunId]:
@@ -110,13 +118,15 @@ def _one_round(lines: Iterable[TenantLine], burst: int, room: int, chosen: list[
             yield line
 
 
-def _lease(connection: apsw.Connection, chosen: Sequence[RunId], worker_id: WorkerId, now: Instant) -> list[HeldRun]:
-    if not chosen:
-        return []
-    connection.executemany(SQL["lease"], [(worker_id, now, run_id) for run_id in chosen])
-    ids = [(run_id,) for run_id in chosen]
-    connection.executemany(SQL["end_delays"], ids)
-    return [_held_run(row) for row in fetch_each(connection, SQL["held_run"], ids)]
+def _lease(
+    connection: apsw.Connection, chosen: Sequence[RunId], worker_id: WorkerId, label: str, now: Instant
+) -> Sequence[RunId]:
+    if chosen:
+        runs = json.dumps(chosen)
+        connection.execute(SQL["lease"], {"runs": runs, "worker_id": worker_id, "now": now})
+        connection.execute(SQL["end_delays"], {"runs": runs})
+        connection.execute(SQL["tell_claimed"], {"runs": runs, "now": now, "data": claimed_data(worker_id, label)})
+    return chosen
 
 
 def _held_run(row: Row) -> HeldRun:
@@ -141,21 +151,6 @@ def _held_run(row: Row) -> HeldRun:
     numbers = (claims, crashes, last_seq, last_event, queued_at, deadline_at, tries)
     fields: Row = (*place, *numbers, joins, *origin, bool(leave), kept_seq, definition)
     return HeldRun(*fields)
-
-
-def _tell(connection: apsw.Connection, runs: Sequence[HeldRun], data: str, now: Instant) -> None:
-    """Write that the runs were claimed; their holder counts on from there.
-
-    Of one that is to ask after outside work its holder tells by itself, if anything comes of it.
-    """
-    rows: list[Row] = []
-    for run in runs:
-        if run.claims > 1 and one(connection, SQL["asks_outside"], (run.run_id,)):
-            continue
-        run.last_event += 1
-        identity = (run.run_id, run.last_event, run.tenant, run.generation)
-        rows.append((*identity, EventType.CLAIMED.value, now, None, None, run.token, None, data))
-    write_events(connection, rows)
 
 
 def _next_due(connection: apsw.Connection, queues: Sequence[QueueRoom]) -> Instant | None:

@@ -16,9 +16,12 @@ from stepfast.stores.sqlite.problems import explained
 from stepfast.stores.sqlite.turnstile import Turnstile
 
 T = TypeVar("T")
+U = TypeVar("U")
 Clock = Callable[[], int]
 
 CACHE_KIB = 64 * 1024
+# All statements of a worker stay compiled, inserts of several widths among them.
+COMPILED = 300
 # Pages that change with every commit are copied back to the file once for all the commits in between.
 CHECKPOINT_PAGES = 4_000
 
@@ -67,7 +70,7 @@ class Reader:
         return work(self._opened())
 
     def _open(self) -> None:
-        connection = apsw.Connection(str(self._path), flags=self.flags)
+        connection = apsw.Connection(str(self._path), flags=self.flags, statementcachesize=COMPILED)
         self._connection = connection
         connection.set_busy_timeout(self._patience_ms)
         # One plan for all values: otherwise many statements are compiled anew for each row of an executemany, which
@@ -101,6 +104,10 @@ class Writer(Reader):
             connection.execute("pragma journal_mode = wal")
             connection.execute("pragma synchronous = full")
             connection.execute(f"pragma wal_autocheckpoint = {CHECKPOINT_PAGES}")
+
+    async def run_then(self, work: Callable[[apsw.Connection], T], then: Callable[[apsw.Connection, T], U]) -> U:
+        """Do the work in one transaction; what comes then does not keep other writers waiting."""
+        return await self._in_thread(lambda: then(self._opened(), self._perform(work)))
 
     def _perform(self, work: Callable[[apsw.Connection], T]) -> T:
         """Do the work in one transaction: it has happened whole, or not at all."""

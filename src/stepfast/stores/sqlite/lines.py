@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import json
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import islice, takewhile
@@ -10,7 +11,7 @@ from itertools import islice, takewhile
 import apsw
 
 from stepfast.kernel.ids import RunId
-from stepfast.stores.sqlite.asking import fetch, one, statements
+from stepfast.stores.sqlite.asking import one, statements
 
 SQL = statements("claiming")
 
@@ -89,7 +90,7 @@ class TenantLine:
         size, reached = self._burst, FRONT
         while True:
             row = (self._queue, code, self._tenant, *reached, size)
-            piece = fetch(self._connection, SQL["tenant_line"], row)
+            piece = json.loads(one(self._connection, SQL["tenant_line"], row))
             yield from ((place, run_id) for place, run_id in piece)
             if len(piece) < size:
                 return

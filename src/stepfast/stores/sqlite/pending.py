@@ -1,8 +1,18 @@
-"""Rows on their way to the file, gathered by statement so that each statement runs once over all of its rows."""
+"""Rows on their way to the file, gathered by statement and written with as few statements as will do.
+
+After each statement the interpreter may give the turn of the thread that writes to another one, which keeps it for
+milliseconds where steps compute; the lock on the file is held meanwhile. Many rows in one statement are also cheaper.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections import defaultdict
+from collections.abc import Sequence
+from functools import cache
+from itertools import chain
+from typing import Any
 
 import apsw
 
@@ -10,24 +20,55 @@ from stepfast.stores.sqlite.asking import Bindings, Row, one, statements
 
 EVENT_SQL = statements("events")
 
+# Of each insert there is a statement for each power of two up to this one, all of which stay compiled.
+WIDEST = 64
+_VALUES = re.compile(r"^values (\([^()]*\))\Z", re.MULTILINE)
+
 
 class Pending:
-    """Rows for several statements, written statement by statement in the order of their names in `sql`."""
+    """What several statements are to write, one statement after the other in the order of their names in `sql`.
+
+    `rows` are for statements that write one row, `lists` for those that take all there is as a list.
+    """
 
     def __init__(self, sql: dict[str, str]) -> None:
         self._sql = sql
         self.rows: defaultdict[str, list[Bindings]] = defaultdict(list)
+        self.lists: defaultdict[str, list[Any]] = defaultdict(list)
 
     def write(self, connection: apsw.Connection) -> None:
-        """Write all rows."""
+        """Write everything."""
         for name, text in self._sql.items():
             if name in self.rows:
-                connection.executemany(text, self.rows[name])
+                write_rows(connection, text, self.rows[name])
+            if name in self.lists:
+                connection.execute(text, (json.dumps(self.lists[name]),))
 
 
-def write_events(connection: apsw.Connection, rows: list[Row]) -> None:
+def write_rows(connection: apsw.Connection, text: str, rows: Sequence[Bindings]) -> None:
+    """Write rows in order by a statement that writes one; by as few as possible where it inserts values."""
+    values = _values_of(text)
+    if values is None:
+        connection.executemany(text, rows)
+        return
+    reached = 0
+    while reached < len(rows):
+        width = min(WIDEST, 1 << (len(rows) - reached).bit_length() - 1)
+        several = text + f", {values}" * (width - 1)
+        connection.execute(several, tuple(chain.from_iterable(rows[reached : reached + width])))
+        reached += width
+
+
+@cache
+def _values_of(text: str) -> str | None:
+    """The row of values with which an insert ends; None for any other statement."""
+    found = _VALUES.search(text)
+    return None if found is None else found[1]
+
+
+def write_events(connection: apsw.Connection, rows: Sequence[Row]) -> None:
     """Write events in order, so that within a run positions grow with numbers."""
-    connection.executemany(EVENT_SQL["insert_event"], rows)
+    write_rows(connection, EVENT_SQL["insert_event"], rows)
 
 
 def last_event(connection: apsw.Connection, run_id: str) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import assert_never
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple, assert_never
 
 import apsw
 
@@ -12,26 +12,51 @@ from stepfast.kernel.decisions import Continue, Decision, HandBack, Park, Wait
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import KeyReused, RowsRefused
 from stepfast.kernel.exchange import Saving
-from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.ids import RunId
 from stepfast.kernel.states import TaskState
 from stepfast.stores.reviewing import review_row
-from stepfast.stores.sqlite.asking import Row, fetch_each, moment, one, statements
+from stepfast.stores.sqlite.asking import Row, moment, one, statements
 from stepfast.stores.sqlite.groups import Groups
-from stepfast.stores.sqlite.pending import Pending, write_events
+from stepfast.stores.sqlite.pending import Pending, write_events, write_rows
 from stepfast.stores.sqlite.starting import Newcomers
 
 SQL = statements("saving")
 
-Holder = tuple[int, WorkerId | None, int]
+Holder = Sequence[Any]
 """The token, the worker and the wakes of a task row."""
 
 
-def save(connection: apsw.Connection, decisions: Sequence[Decision], again: bool) -> list[Saving]:
+class Prepared(NamedTuple):
+    """A decision with the rows of its history, which are made before anybody has to wait for this commit."""
+
+    decision: Decision
+    steps: list[Row]
+    events: list[Row]
+
+
+def prepare(decision: Decision) -> Prepared:
+    """Make the rows of what a decision records and tells."""
+    run_id, token, _ = decision.fence
+    identity = (decision.tenant, decision.generation)
+    steps: list[Row] = []
+    for seq, ((path, name, nth), kind, state, attempt, *rest, due_at, _) in enumerate(
+        decision.records, decision.first_seq
+    ):
+        call = (path, name, nth, kind, state.value, attempt)
+        steps.append((run_id, seq, *identity, *call, *rest, due_at, token))
+    events: list[Row] = [
+        (run_id, seq, *identity, str(event_type), at, step, try_number, token, actor, data)
+        for seq, (event_type, at, step, try_number, actor, data) in enumerate(decision.events, decision.first_event)
+    ]
+    return Prepared(decision, steps, events)
+
+
+def save(connection: apsw.Connection, prepared: Sequence[Prepared], again: bool) -> list[Saving]:
     """Write the decisions whose fence holds, and answer each."""
-    batch = Batch(connection, moment(connection), decisions)
+    batch = Batch(connection, moment(connection), {each.decision.fence.run_id for each in prepared})
     judge = batch.add_unless_saved if again else batch.add
     try:
-        answers = [judge(decision) for decision in decisions]
+        answers = [judge(each) for each in prepared]
         batch.write()
     except KeyReused as refusal:
         # A child whose key is taken is bad data of one decision, and no reason to stop the others for good.
@@ -42,18 +67,19 @@ def save(connection: apsw.Connection, decisions: Sequence[Decision], again: bool
 class Batch:
     """The rows of one commit; nothing can change the fences meanwhile, as the transaction holds the write lock."""
 
-    def __init__(self, connection: apsw.Connection, now: Instant, decisions: Sequence[Decision]) -> None:
+    def __init__(self, connection: apsw.Connection, now: Instant, run_ids: Collection[RunId]) -> None:
         self._connection = connection
         self._now = now
-        self._holders = _holders(connection, {decision.fence.run_id for decision in decisions})
+        self._holders = _holders(connection, run_ids)
         self._steps: list[Row] = []
         self._events: list[Row] = []
         self._pending = Pending(SQL)
         self._children = Newcomers(connection, now)
         self._groups = Groups()
 
-    def add(self, decision: Decision) -> Saving:
+    def add(self, prepared: Prepared) -> Saving:
         """Take a decision into the batch if its fence holds, as the decisions before it have left it."""
+        decision, steps, events = prepared
         run_id, token, worker_id = decision.fence
         holder = self._holders.get(run_id)
         if holder is None or holder[0] != token or holder[1] != worker_id:
@@ -63,7 +89,8 @@ class Batch:
             # What follows in this batch has numbers behind those that its holder takes back now.
             del self._holders[run_id]
             return Saving.WOKEN
-        self._add_history(decision)
+        self._steps += steps
+        self._events += events
         if decision.opened or decision.closed or decision.taken or decision.children:
             self._add_waits(decision)
         if release is not None:
@@ -72,36 +99,22 @@ class Batch:
             self._add_outcome(decision)
         return Saving.SAVED
 
-    def add_unless_saved(self, decision: Decision) -> Saving:
+    def add_unless_saved(self, prepared: Prepared) -> Saving:
         """The same for a decision that was sent before without an answer."""
+        decision = prepared.decision
         if not decision.events:
             # If it was saved, its run is not held any more.
-            return self.add(decision)
+            return self.add(prepared)
         mark = (decision.fence.run_id, decision.first_event, decision.fence.token, str(decision.events[0].type))
-        return Saving.SAVED if one(self._connection, SQL["saved_before"], mark) else self.add(decision)
+        return Saving.SAVED if one(self._connection, SQL["saved_before"], mark) else self.add(prepared)
 
     def write(self) -> None:
         """Write everything; ended children are counted last, when their parents in this batch have parked."""
-        if self._steps:
-            self._connection.executemany(SQL["insert_step"], self._steps)
+        write_rows(self._connection, SQL["insert_step"], self._steps)
         write_events(self._connection, self._events)
         self._children.write()
         self._pending.write(self._connection)
         self._groups.write(self._connection, self._now)
-
-    def _add_history(self, decision: Decision) -> None:
-        run_id, token, _ = decision.fence
-        tenant, generation = decision.tenant, decision.generation
-        seq = decision.first_seq
-        for (path, name, nth), kind, state, attempt, *rest, due_at, _ in decision.records:
-            call = (path, name, nth, kind, state.value, attempt)
-            self._steps.append((run_id, seq, tenant, generation, *call, *rest, due_at, token))
-            seq += 1
-        seq = decision.first_event
-        for event_type, at, step, try_number, actor, data in decision.events:
-            fact = (str(event_type), at, step, try_number, token, actor, data)
-            self._events.append((run_id, seq, tenant, generation, *fact))
-            seq += 1
 
     def _add_waits(self, decision: Decision) -> None:
         run_id, rows = decision.fence.run_id, self._pending.rows
@@ -151,7 +164,7 @@ class Batch:
             rows["supersede_all"].append((following, run_id))
         else:
             rows["supersede"].append((following, run_id, json.dumps(then.superseded)))
-        rows["delete_waits"].append((run_id,))
+        self._pending.lists["delete_waits"].append(run_id)
         opened = (run_id, following, tenant, then.version, then.code, then.definition, then.input, then.cause)
         rows["open_generation"].append((*opened, None, None, self._now))
         self._begin_generation(run_id, tenant, following, then)
@@ -174,9 +187,9 @@ class Batch:
         last_event = decision.first_event + len(decision.events) - 1
         end = (outcome.state.value, outcome.value, outcome.error, last_event, decision.fence.token, outcome.ended_at)
         rows["insert_outcome"].append((*identity, *end))
-        for name in ("delete_task", "delete_waits", "delete_inbox"):
-            rows[name].append((run_id,))
-        rows["tell_owed"].append((decision.generation, decision.fence.token, run_id))
+        for name in ("delete_tasks", "delete_waits", "delete_inboxes"):
+            self._pending.lists[name].append(run_id)
+        self._pending.lists["tell_owed"].append((run_id, decision.generation, decision.fence.token))
         if letter is not None:
             cause = (letter.workflow, letter.version, letter.step, letter.error_type, letter.message, letter.shape)
             rows["insert_dead_letter"].append((*identity, *cause, self._now))
@@ -184,9 +197,9 @@ class Batch:
             self._groups.add(outcome.joins, outcome.state)
 
 
-def _holders(connection: apsw.Connection, run_ids: set[RunId]) -> dict[RunId, Holder]:
-    rows = fetch_each(connection, SQL["fence"], [(run_id,) for run_id in run_ids])
-    return {run_id: (token, worker_id, wakes) for run_id, token, worker_id, wakes in rows}
+def _holders(connection: apsw.Connection, run_ids: Collection[RunId]) -> dict[RunId, Holder]:
+    holders: dict[RunId, Holder] = json.loads(one(connection, SQL["fences"], (json.dumps(list(run_ids)),)))
+    return holders
 
 
 def _join_of(wait: Wait) -> tuple[int, int, int]:

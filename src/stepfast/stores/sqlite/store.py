@@ -87,9 +87,6 @@ class SqliteStore(
 ):
     """Everything remembered in one file; `patience_ms` is how long a call waits for another process to finish."""
 
-    # Its writer is a thread: beside a busy interpreter it would wait for its turn at every statement.
-    commits_elsewhere = False
-
     def __init__(self, path: Path, clock: Callable[[], int], patience_ms: int = PATIENCE_MS) -> None:
         self._path = path
         self._clock = clock
@@ -140,7 +137,7 @@ class SqliteStore(
 
     async def claim(self, request: Claim) -> Claimed:
         """Lease ready runs to a worker."""
-        return await self._writer.run(partial(claiming.claim, request=request))
+        return await self._writer.run_then(partial(claiming.claim, request=request), claiming.claimed)
 
     async def claim_run(self, worker_id: WorkerId, run_id: RunId, codes: Sequence[str]) -> HeldRun | None:
         """Lease one given run to a worker."""
@@ -150,7 +147,7 @@ class SqliteStore(
     async def claim_runs(self, worker_id: WorkerId, run_ids: Sequence[RunId], codes: Sequence[str]) -> list[HeldRun]:
         """Lease given runs to a worker."""
         work = partial(claiming.claim_runs, worker_id=worker_id, run_ids=run_ids, codes=codes)
-        return await self._writer.run(work)
+        return (await self._writer.run_then(work, claiming.claimed)).runs
 
     async def family(self, run_id: RunId, limit: int = 1000) -> Family:
         """What a run and its descendants have that can be taken."""
@@ -162,7 +159,8 @@ class SqliteStore(
 
     async def save(self, decisions: Sequence[Decision], again: bool = False) -> list[Saving]:
         """Save decisions in one commit, answering each in order."""
-        return await self._writer.run(partial(saving.save, decisions=decisions, again=again))
+        prepared = [saving.prepare(decision) for decision in decisions]
+        return await self._writer.run(partial(saving.save, prepared=prepared, again=again))
 
     async def enrol(self, worker: Enrolment) -> Instant:
         """Announce a worker."""

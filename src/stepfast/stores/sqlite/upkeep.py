@@ -18,7 +18,7 @@ from stepfast.kernel.states import RunState
 from stepfast.stores.sqlite.asking import fetch, moment, one, statements
 from stepfast.stores.sqlite.pending import last_event
 from stepfast.stores.sqlite.problems import REFUSED
-from stepfast.stores.sqlite.saving import save
+from stepfast.stores.sqlite.saving import prepare, save
 
 SQL = statements("workers")
 
@@ -91,7 +91,7 @@ def _give_back(connection: apsw.Connection, orphan: Orphan, now: Instant) -> Non
     """Put a run back in the line, with the crash counted."""
     decision = _decision(connection, orphan)
     decision.events = (_reaped(orphan, now),)
-    save(connection, [decision], False)
+    save(connection, [prepare(decision)], False)
     connection.execute(SQL["return_orphan"], (now, orphan.run_id))
 
 
@@ -116,7 +116,7 @@ def _fail(connection: apsw.Connection, orphan: Orphan, verdict: DeadRun, now: In
     if is_letter:
         decision.dead_letter = DeadLetter(orphan.workflow, orphan.version, verdict.error_type, verdict.message, None)
     decision.outcome = Outcome(RunState.FAILED, None, verdict.error, now, joins)
-    save(connection, [decision], False)
+    save(connection, [prepare(decision)], False)
 
 
 def _decision(connection: apsw.Connection, orphan: Orphan) -> Decision:

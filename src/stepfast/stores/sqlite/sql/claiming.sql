@@ -47,18 +47,19 @@ select tenant
  limit 1;
 
 -- name: tenant_line
--- A tenant's ready runs for a code after a place in its line.
-select place, run_id
-  from task
- where queue = ?
-   and code = ?
-   and tenant = ?
-   and (place, run_id) > (?, ?)
-   and state = 'ready'
-   and hold = 0
-   and crashes = 0
- order by place, run_id
- limit ?;
+-- A tenant's ready runs for a code after a place in its line, as one value.
+select json_group_array(json_array(place, run_id))
+  from (select place, run_id
+          from task
+         where queue = ?
+           and code = ?
+           and tenant = ?
+           and (place, run_id) > (?, ?)
+           and state = 'ready'
+           and hold = 0
+           and crashes = 0
+         order by place, run_id
+         limit ?) piece;
 
 -- name: suspect_level
 -- The fewest crashes of a suspect that this worker could take.
@@ -94,25 +95,36 @@ select code
    and (state = 'ready' or (state = 'waiting' and due_at <= :now));
 
 -- name: lease
--- A worker takes a ready run; the token rises even when the same worker had it before.
+-- A worker takes ready runs; their tokens rise even when the same worker had them before.
 update task
-   set state = 'leased', worker_id = ?, token = token + 1, claims = claims + 1, due_at = null, since_at = ?
- where run_id = ?;
+   set state = 'leased', worker_id = :worker_id, token = token + 1, claims = claims + 1, due_at = null,
+       since_at = :now
+ where run_id in (select value from json_each(:runs));
 
 -- name: end_delays
--- A claimed run no longer waits for its own next try, nor for code: whether this worker's fits is found out anew. The
+-- Claimed runs no longer wait for their own next try, nor for code: whether this worker's fits is found out anew. The
 -- backoff of a step, whose id is the number of its record, is closed by the step's next record.
 delete from wait
- where run_id = ?
+ where run_id in (select value from json_each(:runs))
    and wait_id <= 0
    and kind in ('delay', 'backoff', 'code');
 
--- name: asks_outside
--- Whether a run has outside work that is looked at from time to time.
-select exists (select 1 from wait where run_id = ? and kind = 'outside' and due_at is not null);
+-- name: tell_claimed
+-- That runs were claimed; their holder counts on from there. Of those that are to ask after outside work it tells by
+-- itself, if anything comes of it.
+insert into event (run_id, seq, tenant, generation, type, at, token, data)
+select t.run_id, (select coalesce(max(e.seq), 0) + 1 from event e where e.run_id = t.run_id), t.tenant, t.generation,
+       'claimed', :now, t.token, :data
+  from json_each(:runs)
+ cross join task t
+ where t.run_id = json_each.value
+   and (t.claims = 1 or not exists (
+           select 1 from wait w where w.run_id = t.run_id and w.kind = 'outside' and w.due_at is not null
+       ))
+ order by json_each.key;
 
--- name: held_run
--- A leased run as its holder knows it, in the order of HeldRun.
+-- name: held_runs
+-- Leased runs as their holder knows them, in the order of HeldRun, as far as it holds them still.
 select t.run_id, t.tenant, r.workflow, coalesce(g.version, r.version), r.kind, t.queue, t.generation, t.token,
        t.worker_id, coalesce(g.input, r.input), t.wakes, t.hold, t.claims, t.crashes,
        (select coalesce(max(s.seq), 0) from step s where s.run_id = t.run_id),
@@ -123,8 +135,13 @@ select t.run_id, t.tenant, r.workflow, coalesce(g.version, r.version), r.kind, t
            select max(s.seq) from step s where s.run_id = t.run_id and s.generation < t.generation
        ), 0) else 0 end,
        case when g.run_id is null then r.definition else g.definition end
-  from task t
-  join run r on r.run_id = t.run_id
+  from json_each(:runs)
+ cross join task t
+ cross join run r
   left join generation g on g.run_id = t.run_id
                         and g.generation = t.generation
- where t.run_id = ?;
+ where t.run_id = json_each.value
+   and t.worker_id = :worker_id
+   and t.state = 'leased'
+   and r.run_id = t.run_id
+ order by json_each.key;

@@ -1,10 +1,10 @@
 -- What a commit gathers is written statement by statement, in the order of this file.
 
--- name: fence
--- Who holds a run, and what has come for it.
-select run_id, token, worker_id, wakes
+-- name: fences
+-- Who holds the runs of a list, and what has come for them: as one value, for which the thread is given its turn once.
+select json_group_object(run_id, json_array(token, worker_id, wakes))
   from task
- where run_id = ?;
+ where run_id in (select value from json_each(?));
 
 -- name: saved_before
 -- Whether an earlier try of the same commit has written this event.
@@ -45,15 +45,15 @@ select r.run_id, :wait_id, r.tenant, :generation, r.workflow, :step, :kind, :tit
   from run r
  where r.run_id = :run_id;
 
--- name: delete_task
--- An ended run is in no line; what its waits leave behind tells by that.
+-- name: delete_tasks
+-- Ended runs are in no line; what their waits leave behind tells by that.
 delete from task
- where run_id = ?;
+ where run_id in (select value from json_each(?));
 
 -- name: delete_waits
--- A run that has ended waits for nothing, nor does one that begins its next life.
+-- Runs that have ended wait for nothing, nor do those that begin their next life.
 delete from wait
- where run_id = ?;
+ where run_id in (select value from json_each(?));
 
 -- name: park
 -- The run waits, at the latest until the first of its waits falls due; its worker outlived it, so it is no suspect.
@@ -85,22 +85,23 @@ insert into outcome (run_id, generation, tenant, state, value, error, seq, token
 values (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: tell_owed
--- What its holder had no time to tell is told behind the end of a run.
+-- What their holder had no time to tell is told behind the end of runs; each is listed with its generation and token.
 insert into event (run_id, seq, tenant, generation, type, at, step, token, actor, data)
 select m.run_id,
        (select max(e.seq) from event e where e.run_id = m.run_id)
        + (select count(*) from inbox o where o.run_id = m.run_id and o.n <= m.n and o.told = 0 and o.kind <> 'signal'),
-       m.tenant, ?, m.kind, m.at, nullif(m.name, ''), ?, m.actor, m.value
-  from inbox m
- where m.run_id = ?
+       m.tenant, json_each.value ->> 1, m.kind, m.at, nullif(m.name, ''), json_each.value ->> 2, m.actor, m.value
+  from json_each(?)
+ cross join inbox m
+ where m.run_id = json_each.value ->> 0
    and m.told = 0
    and m.kind <> 'signal'
- order by m.n;
+ order by json_each.key, m.n;
 
--- name: delete_inbox
--- An ended run takes nothing.
+-- name: delete_inboxes
+-- Ended runs take nothing.
 delete from inbox
- where run_id = ?;
+ where run_id in (select value from json_each(?));
 
 -- name: insert_dead_letter
 -- A run out of attempts that nobody awaits.

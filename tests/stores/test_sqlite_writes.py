@@ -1,0 +1,110 @@
+"""Few statements to a transaction: at each of them the thread that holds the file's lock can lose its turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import apsw
+import pytest
+
+from stepfast.kernel.exchange import Saving
+from stepfast.stores.sqlite import claiming
+from stepfast.stores.sqlite.pending import WIDEST, Pending, write_rows
+from tests.stores.harness import Harness, end, step
+
+INSERT = "insert into fact (number, word)\nvalues (?, 'a')"
+
+
+@pytest.fixture
+def harness(sqlite_harness: Harness) -> Harness:
+    return sqlite_harness
+
+
+@pytest.fixture
+def facts() -> apsw.Connection:
+    connection = apsw.Connection("")
+    connection.execute("create table fact (position integer primary key, number integer unique, word text)")
+    return connection
+
+
+@contextmanager
+def statements_of(connection: apsw.Connection) -> Iterator[list[str]]:
+    """The statements that are carried out meanwhile, each as often as it is; what triggers do is a part of them."""
+    seen: list[str] = []
+
+    def note(event: dict[str, Any]) -> None:
+        if not event["trigger"]:
+            seen.append(event["sql"])
+
+    connection.trace_v2(apsw.SQLITE_TRACE_STMT, note)
+    yield seen
+    connection.trace_v2(0)
+
+
+def writer_of(harness: Harness) -> apsw.Connection:
+    store: Any = harness.store
+    connection: apsw.Connection = store._writer._connection
+    return connection
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, WIDEST - 1, WIDEST, WIDEST + 1, 3 * WIDEST + 5])
+def test_rows_are_written_in_order_by_a_statement_for_many_of_them(facts, count):
+    numbers = list(range(count, 0, -1))
+    with statements_of(facts) as seen:
+        write_rows(facts, INSERT, [(number,) for number in numbers])
+    assert facts.execute("select number from fact order by position").fetchall() == [(number,) for number in numbers]
+    assert len(seen) == count // WIDEST + (count % WIDEST).bit_count()
+
+
+def test_a_statement_that_inserts_nothing_is_carried_out_for_each_row(facts):
+    write_rows(facts, INSERT, [(1,), (2,), (3,)])
+    write_rows(facts, "update fact set word = ? where number = ?", [("b", 2), ("c", 3)])
+    assert facts.execute("select word from fact order by number").fetchall() == [("a",), ("b",), ("c",)]
+
+
+def test_what_takes_a_list_is_carried_out_once(facts):
+    write_rows(facts, INSERT, [(1,), (2,), (3,)])
+    pending = Pending({"forget": "delete from fact where number in (select value from json_each(?))"})
+    pending.lists["forget"] += [1, 3]
+    with statements_of(facts) as seen:
+        pending.write(facts)
+    assert (len(seen), facts.execute("select number from fact").get) == (1, 2)
+
+
+async def test_a_claim_takes_no_more_statements_for_more_runs(harness):
+    await harness.enrol()
+    counts = []
+    for room in (2, 8):
+        await harness.start_many(room)
+        with statements_of(writer_of(harness)) as seen:
+            assert len(await harness.claim(room=room)) == room
+        counts.append(len(seen))
+    assert counts[0] == counts[1]
+
+
+async def test_a_commit_takes_no_more_statements_for_more_runs(harness):
+    await harness.enrol()
+    counts = []
+    for size in (2, 8):
+        await harness.start_many(size)
+        runs = await harness.claim(room=size)
+        with statements_of(writer_of(harness)) as seen:
+            for decide in (step, end):
+                assert await harness.save(*map(decide, runs)) == [Saving.SAVED] * size
+        counts.append(len(seen))
+    assert counts[0] == counts[1]
+
+
+async def test_a_run_that_is_cancelled_before_its_claim_is_read_is_not_handed_out(harness, monkeypatch):
+    first, second = await harness.start_many(2)
+    await harness.enrol()
+    claimed = claiming.claimed
+
+    def cancelled_meanwhile(connection, leased):
+        connection.execute("delete from task where run_id = ?", (first,))
+        return claimed(connection, leased)
+
+    monkeypatch.setattr(claiming, "claimed", cancelled_meanwhile)
+    assert [run.run_id for run in await harness.claim(room=2)] == [second]
