@@ -43,6 +43,15 @@ def everywhere(bar: Bar) -> dict[str, Bar]:
     return {"sqlite": bar, "postgres": bar, NO_STORE: bar}
 
 
+def scaled(name: str, title: str) -> tuple[Line, Line, Line]:
+    """What one process does in a second, what two do, and how much more that is."""
+    return (
+        Line(f"{name}_one_per_s", f"{title}, one process"),
+        Line(f"{name}_two_per_s", "  the same, two processes"),
+        Line(f"{name}_two_to_one", "  two processes to one", everywhere(at_least(1.5))),
+    )
+
+
 LINES = (
     Line("steps_per_s", "durable steps/s, 200 runs x 10"),
     Line("step_commit_p50_ms", "  one step as its workflow sees it, p50 ms"),
@@ -61,15 +70,9 @@ LINES = (
     Line("drain_total_s", "  with the worker's own start, s"),
     Line("drain_rss_mb", "  RSS after it, MB", everywhere(at_most(100))),
     Line("drain_no_step_per_s", "drain of runs without steps/s"),
-    Line("naps_one_per_s", "runs with a step that waits 5 ms/s, 200 at a time, one process"),
-    Line("naps_two_per_s", "  the same, two processes"),
-    Line("naps_two_to_one", "  two processes to one", everywhere(at_least(1.5))),
-    Line("default_naps_one_per_s", "the same, 100 at a time (a worker's default), one process"),
-    Line("default_naps_two_per_s", "  the same, two processes"),
-    Line("default_naps_two_to_one", "  two processes to one", everywhere(at_least(1.5))),
-    Line("sums_one_per_s", "runs with a step that computes 5 ms/s, one process"),
-    Line("sums_two_per_s", "  the same, two processes"),
-    Line("sums_two_to_one", "  two processes to one", everywhere(at_least(1.5))),
+    *scaled("naps", "runs with a step that waits 5 ms/s, 200 at a time"),
+    *scaled("default_naps", "the same, 100 at a time (a worker's default)"),
+    *scaled("sums", "runs with a step that computes 5 ms/s"),
     Line("claims_short_per_s", "claimed runs/s, 1,000 ready"),
     Line("claims_long_per_s", "claimed runs/s, 1,000,000 ready of 10,000 tenants"),
     Line("backlog_ratio", "  the second to the first", everywhere(at_least(0.8))),

@@ -30,7 +30,7 @@ def folder(tmp_path):
 @pytest.fixture
 def settings(database):
     kept = {name: value for name, value in os.environ.items() if not name.startswith("STEPFAST_")}
-    return kept | {"DATABASE": database, "STEPFAST_TOKEN_KEYS": KEYS}
+    return kept | {"STEPFAST_DATABASE_URL": database, "STEPFAST_TOKEN_KEYS": KEYS}
 
 
 @contextmanager

@@ -12,13 +12,13 @@ from bench.figures import Figures, emit
 from bench.processes import Unmeasured, run_child, run_loop
 from bench.worker import worker
 from bench.workflows import reviewed
-from bench.workloads.drain import SLOTS
 from bench.workloads.recovery import all_completed
 from stepfast import Stepfast
 from stepfast.starts import Start
 
 REVIEWS = 1_000
 PROCESSES = 4
+SLOTS = 200
 AT_ONCE = 25
 """Answers that are under way in each process."""
 LOOK_EVERY_S = 0.025

@@ -13,9 +13,8 @@ from bench.figures import Figures, emit
 from bench.processes import Child, Unmeasured, run_child, run_loop
 from bench.worker import worker
 from bench.workflows import reviewed
-from bench.workloads.drain import SLOTS
 from bench.workloads.recovery import all_completed
-from bench.workloads.reviews import decide
+from bench.workloads.reviews import SLOTS, decide
 from stepfast import Stepfast
 
 WAITING = 10_000

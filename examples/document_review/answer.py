@@ -16,7 +16,9 @@ from stepfast import Stepfast, StepfastError
 
 async def main(verdict: str, value: str = "null") -> int:
     token = sys.stdin.read().strip()
-    async with Stepfast(os.environ.get("DATABASE", "sqlite:///review.db"), workflows=[], worker=False) as app:
+    async with Stepfast(
+        os.environ.get("STEPFAST_DATABASE_URL", "sqlite:///review.db"), workflows=[], worker=False
+    ) as app:
         try:
             await app.reviews.resume(token, verdict, json.loads(value))
         except StepfastError as refusal:

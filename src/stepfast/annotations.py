@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from stepfast.base import AppBase
-from stepfast.filters import page_size
+from stepfast.filters import page_size, trail_place
 from stepfast.kernel.annotations import AnnotationView
 from stepfast.kernel.ids import parse_run_id
-from stepfast.kernel.numbers import check_whole
 from stepfast.kernel.texts import check_optional_text
 from stepfast.noting import ANYTHING, annotation_filter
 
 Views = list[AnnotationView]
-
-MAX_POSITION = 2**63 - 1
 
 
 class Annotations:
@@ -44,7 +41,7 @@ class Annotations:
             run_id=None if run_id is None else parse_run_id(run_id),
             actor=check_optional_text("actor", actor),
             tenant=check_optional_text("tenant", tenant),
-            before=None if cursor is None else check_whole("cursor", cursor, 0, MAX_POSITION),
+            before=trail_place(cursor),
             limit=page_size(limit),
         )
         return await self._app._open_parts().store.annotations(where)

@@ -250,9 +250,9 @@ class Stepfast(Doors):
         nothing; `cursor` goes on where an earlier answer ended.
         """
         parts = self._open_parts()
-        command = asked(command_named(action, version), key, reason, actor)
+        command = asked(command_named(action, version), key, reason, actor, dry_run)
         pages = pages_of_runs(parts.store, run_filter(where), action)
-        return change_pages(parts, pages, command, before=place(cursor), limit=limit, dry_run=dry_run)
+        return change_pages(parts, pages, command, before=place(cursor), limit=limit)
 
     async def check(self, tenant: str | None = None) -> CheckReport:
         """Whether this app's code fits the runs that are open: each is replayed in memory, and nothing is written."""

@@ -20,15 +20,16 @@ from stepfast.kernel.assets import (
     MadeBy,
     NewAsset,
     Role,
-    check_media_type,
     check_name,
     check_version,
 )
-from stepfast.kernel.errors import AssetNotFound, Invalid, NotFound
+from stepfast.kernel.errors import AssetNotFound, Invalid
 from stepfast.kernel.ids import RANDOM_BITS, Ids, RunId, parse_run_id
 from stepfast.kernel.lineage import MAX_DEPTH, MAX_EDGES, Direction, GraphFilter, LineageGraph, graph_of
+from stepfast.kernel.media_types import check_kind, check_media_type
 from stepfast.kernel.numbers import check_whole
 from stepfast.kernel.texts import check_optional_text, check_text, check_texts, shown
+from stepfast.missing import run_of
 from stepfast.parts import Parts
 from stepfast.workflows.bodies import current_step
 from stepfast.workflows.content import Content, content_of
@@ -110,7 +111,7 @@ class Assets:
         where = AssetFilter(
             self._tenant(tenant),
             check_optional_text("tag", tag),
-            None if media_type is None else _wanted_type(media_type),
+            None if media_type is None else check_kind(media_type),
             "" if cursor is None else check_text("cursor", cursor),
             page_size(limit),
         )
@@ -222,9 +223,7 @@ async def _maker(parts: Parts, tenant: str, made_by: tuple[str, str]) -> MadeBy:
 
 
 async def _made_by(parts: Parts, tenant: str, run_id: RunId, step: str) -> MadeBy:
-    run = await parts.store.run(tenant, run_id)
-    if run is None:
-        raise NotFound(f"Run {run_id} not found. List runs with `stepfast runs list`.")
+    run = await run_of(parts.store, tenant, run_id)
     here = current_step.get(None)
     if here is not None and (here.run.run_id, here.call.address) == (run_id, step):
         return MadeBy(run_id, here.run.generation, step, attempt=here.attempt, token=here.run.token)
@@ -235,13 +234,6 @@ def _metadata(metadata: object) -> str:
     if not isinstance(metadata, Mapping):
         raise Invalid(f"metadata is {shown(metadata)}; give a dict.")
     return checked_metadata(metadata)
-
-
-def _wanted_type(media_type: str) -> str:
-    text = check_text("media_type", media_type).lower()
-    # A kind stands for any of its types, as far as their form goes.
-    check_media_type(text.replace("*", "any"))
-    return text
 
 
 def _digest(id: str | None, new: NewAsset, content: bytes) -> str:

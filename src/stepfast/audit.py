@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepfast.base import AppBase
 from stepfast.engine.sealing import Sealer
-from stepfast.filters import page_size
-from stepfast.kernel.durations import Instant, check_instant
+from stepfast.filters import event_filter, page_size, trail_place
+from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import EventNotFound, Invalid
 from stepfast.kernel.ids import parse_run_id
 from stepfast.kernel.numbers import check_whole
 from stepfast.kernel.origins import shown
 from stepfast.kernel.seals import SealCopies, Signer
-from stepfast.kernel.texts import check_optional_text, check_texts
-from stepfast.kernel.trail import HIGHEST, EventFilter
+from stepfast.kernel.texts import check_optional_text
+from stepfast.kernel.trail import HIGHEST
 from stepfast.kernel.views import EventView
-from stepfast.noting import step_filter
 from stepfast.parts import Parts
 from stepfast.signing import ONLY_PUBLIC
 
@@ -63,21 +62,11 @@ class Audit:
         """A page of events of all runs, newest first; the position of the last one is the cursor of the next page.
 
         A step is named by its address, like `charge#1`, or, for every call of it, by its name. Events of a run are
-        found by its key; for others the trail is looked through from its end, until there are so many of them.
+        found by its key; for others the trail is looked through from its end, until there are so many of them, or a
+        long part of it is older than `since`.
         """
-        given = (type,) if isinstance(type, str) else type
-        where = EventFilter(
-            tenant=check_optional_text("tenant", tenant),
-            run_id=None if run_id is None else parse_run_id(run_id),
-            types=() if given is None else check_texts("type", [*given]),
-            actor=check_optional_text("actor", actor),
-            correlation_id=check_optional_text("correlation_id", correlation_id),
-            since=_instant("since", since),
-            until=_instant("until", until),
-            before=None if cursor is None else check_whole("cursor", cursor, 0, HIGHEST),
-            limit=page_size(limit),
-            **step_filter(step),
-        )
+        wanted = event_filter(tenant, run_id, type, step, actor, correlation_id, since, until)
+        where = wanted._replace(before=trail_place(cursor), limit=page_size(limit))
         return [shown(event) for event in await self._app._open_parts().store.find_events(where)]
 
     async def get(self, position: int, *, tenant: str | None = None) -> EventView:
@@ -92,7 +81,7 @@ class Audit:
         """How far the trail is sealed."""
         store = self._app._open_parts().store
         last = await store.last_seal()
-        unsealed = await store.sealed_events(0 if last is None else last.body.upto, HIGHEST - 1, 1)
+        unsealed = await store.sealed_events(0 if last is None else last.body.upto, HIGHEST, 1)
         since = unsealed[0].at if unsealed else None
         if last is None:
             return SealingStatus(0, None, since)
@@ -135,19 +124,12 @@ class Audit:
         return report(found, form, tz=tz, proof=proof)
 
     def _sealer(self, parts: Parts) -> Sealer:
-        signer = self._signer()
-        if not self._app.seals:
+        self._signer()
+        if (sealer := self._app._new_sealer(parts.store)) is None:
             raise Invalid(ONLY_PUBLIC)
-        return Sealer(parts.store, self._app._clock, signer, self._app.seal_copies)
+        return sealer
 
     def _signer(self) -> Signer:
         if self._app.signer is None:
             raise Invalid("Seals need a key that is not in the database: set STEPFAST_SEAL_KEYS.")
         return self._app.signer
-
-
-def _instant(what: str, given: datetime | int | None) -> Instant | None:
-    """A moment as a datetime, or in milliseconds as lists of runs take it."""
-    if given is None or isinstance(given, int):
-        return None if given is None else Instant(check_whole(what, given, 0))
-    return check_instant(what, given)

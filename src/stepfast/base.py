@@ -110,6 +110,11 @@ class AppBase:
         """Whoever signs, if there are keys for that here."""
         return self.signer if self.seals else None
 
+    def _new_sealer(self, store: Store, is_over: Callable[[], bool] = lambda: False) -> Sealer | None:
+        """Whoever seals, if there are keys for that here."""
+        signer = self._signs_with()
+        return None if signer is None else Sealer(store, self._clock, signer, self.seal_copies, is_over)
+
     def _keys_of(self, settings: Settings) -> TokenKeys:
         if settings.token_keys is not None:
             return GivenKeys(settings.token_keys)
@@ -145,15 +150,13 @@ class AppBase:
         store = self._new_store()
         values = Values(blobs_for(self._blobs, store, self._clock.now), self._blob_threshold)
         await store.open()
-        told = (self._settings, self._listeners, values, self._assets, self._callback_token)
+        told = (self._settings, self._listeners, values, self._assets, self._callback_token, self._policies)
         self._standing = Standing(store, self._clock)
         self._parts = parts = Parts(store, self._registry, self._clock, *told)
         parts.compile_with(self.compiler.compile)
-        parts.storage = parts.storage._replace(policies=self._policies)
         parts.subscriptions = self._subscriptions
         parts.signs_with = self._signs_with
-        if self.signer is not None and self.seals:
-            parts.sealer = Sealer(store, self._clock, self.signer, self.seal_copies)
+        parts.sealer = self._new_sealer(store)
         try:
             await parts.open()
         except BaseException:

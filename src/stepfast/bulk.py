@@ -27,7 +27,7 @@ class Refusal(NamedTuple):
 
 
 class BulkAnswer(NamedTuple):
-    """What a bulk command did, or, after a dry run, would try to do.
+    """What a bulk command did, or, after a dry run, would do now.
 
     `matched` are the runs that fit the filters, `skipped` those of them whose state does not allow it. With `cursor`
     the command goes on behind the last run it has seen; None: it has seen all.
@@ -78,25 +78,22 @@ def _last(views: Sequence[RunView] | Sequence[LetterView], size: int) -> RunId |
 
 
 async def change_pages(
-    parts: Parts, pages: Pages, command: Asked, *, before: RunId | None, limit: int | None, dry_run: bool
+    parts: Parts, pages: Pages, command: Asked, *, before: RunId | None, limit: int | None
 ) -> AsyncIterator[BulkAnswer]:
     """Carry a command out page by page, and answer for each page once it is done."""
     left = None if limit is None else check_whole("limit", limit, 1)
     while left is None or left > 0:
         size = PAGE_RUNS if left is None else min(left, PAGE_RUNS)
         page = await pages(before, size)
-        yield await _change_page(parts, page, command, dry_run)
+        yield await _change_page(parts, page, command)
         left = None if left is None else left - size
         before = page.last
         if before is None:
             return
 
 
-async def _change_page(parts: Parts, page: Page, command: Asked, dry_run: bool) -> BulkAnswer:
+async def _change_page(parts: Parts, page: Page, command: Asked) -> BulkAnswer:
     matched = len(page.wanted) + page.skipped
-    if dry_run:
-        run_ids = tuple(run_id for run_id, _ in page.wanted)
-        return BulkAnswer(matched, run_ids, page.skipped, (), page.last)
     requests = [command.of_one_among_many(run_id, tenant) for run_id, tenant in page.wanted]
     answers = list(zip(requests, await parts.change(requests), strict=True))
     changed = tuple(answer.run_id for _, answer in answers if isinstance(answer, Changed))

@@ -27,16 +27,17 @@ ACTIONS = ("cancel", "pause", "resume", "retry", "rerun")
 
 
 class Asked(NamedTuple):
-    """A command, and who gives it and why; `key` makes sure that it is carried out once."""
+    """A command, and who gives it and why; `key` makes sure that it is carried out once, `dry_run` that it is not."""
 
     command: Command
     key: str | None = None
     reason: str | None = None
     actor: str | None = None
+    dry_run: bool = False
 
     def of(self, run_id: RunId, tenant: str | None) -> Request:
         """The same for one run; a tenant reaches its own runs only, None reaches all."""
-        return Request(run_id, self.command, tenant, self.actor, self.reason, self.key)
+        return Request(run_id, self.command, tenant, self.actor, self.reason, self.key, self.dry_run)
 
     def of_one_among_many(self, run_id: RunId, tenant: str | None) -> Request:
         """The same for one of several runs: each needs a key of its own."""
@@ -44,13 +45,14 @@ class Asked(NamedTuple):
         return request if self.key is None else request._replace(key=f"{self.key}/{run_id}")
 
 
-def asked(command: Command, key: str | None, reason: str | None, actor: str | None) -> Asked:
+def asked(command: Command, key: str | None, reason: str | None, actor: str | None, dry_run: bool = False) -> Asked:
     """A command with what its caller said, refused if a store could not keep it."""
     return Asked(
         command,
         check_optional_text("key", key),
         check_optional_text("reason", reason),
         check_optional_text("actor", actor),
+        dry_run,
     )
 
 

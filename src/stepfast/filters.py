@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from typing import Any, TypedDict
 
-from stepfast.kernel.durations import Instant
+from stepfast.kernel.durations import Instant, check_instant
 from stepfast.kernel.errors import Invalid, NotFound
 from stepfast.kernel.ids import RunId, parse_run_id
 from stepfast.kernel.items import ItemFilter, ItemId, parse_item_id
@@ -13,7 +14,8 @@ from stepfast.kernel.numbers import check_whole
 from stepfast.kernel.review_views import FiguresFilter, ReviewFilter
 from stepfast.kernel.reviews import ItemKind, ReviewId, ReviewState, parse_review_id
 from stepfast.kernel.states import RunState
-from stepfast.kernel.texts import check_optional_text, check_text, shown
+from stepfast.kernel.texts import check_optional_text, check_text, check_texts, shown
+from stepfast.kernel.trail import HIGHEST, EventFilter
 from stepfast.kernel.views import LetterFilter, RunFilter
 from stepfast.workflows.functions import MAX_VERSION
 
@@ -108,6 +110,51 @@ def figures_filter(
     )
 
 
+class StepFilter(TypedDict, total=False):
+    """Which step is meant, by one of the two."""
+
+    step: str
+    """An address."""
+    step_name: str
+
+
+def step_filter(step: str | None) -> StepFilter:
+    """A step by its address, like `charge#1`, or every call of it by its name."""
+    wanted = check_optional_text("step", step)
+    if wanted is None:
+        return {}
+    return {"step": wanted} if "#" in wanted else {"step_name": wanted}
+
+
+def event_filter(
+    tenant: str | None,
+    run_id: str | None,
+    type: str | Iterable[str] | None,
+    step: str | None,
+    actor: str | None,
+    correlation_id: str | None,
+    since: datetime | int | None,
+    until: datetime | int | None,
+) -> EventFilter:
+    """Which events of the trail are meant."""
+    types = (type,) if isinstance(type, str) else type
+    return EventFilter(
+        tenant=check_optional_text("tenant", tenant),
+        run_id=None if run_id is None else parse_run_id(run_id),
+        types=() if types is None else check_texts("type", [*types]),
+        actor=check_optional_text("actor", actor),
+        correlation_id=check_optional_text("correlation_id", correlation_id),
+        since=_moment("since", since),
+        until=_moment("until", until),
+        **step_filter(step),
+    )
+
+
+def trail_place(cursor: int | None) -> int | None:
+    """The position that the page before ended with."""
+    return None if cursor is None else check_whole("cursor", cursor, 0, HIGHEST)
+
+
 def review_place(cursor: str | None) -> ReviewId | None:
     """The review that the page before ended with."""
     try:
@@ -172,7 +219,10 @@ def page_size(limit: object) -> int:
 
 
 def _moment(name: str, at: object) -> Instant | None:
-    return None if at is None else Instant(check_whole(name, at, 0))
+    """A moment as a datetime, or in milliseconds."""
+    if at is None or isinstance(at, int):
+        return None if at is None else Instant(check_whole(name, at, 0))
+    return check_instant(name, at)
 
 
 def _state(text: str) -> RunState:

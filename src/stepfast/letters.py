@@ -69,9 +69,10 @@ class DeadLetters:
         key: str | None = None,
         reason: str | None = None,
         actor: str | None = None,
+        dry_run: bool = False,
     ) -> Changed:
-        """Let the run go on, as a new generation, without the failure that ended it."""
-        return await self._change(run_id, tenant, asked(retry_command(None, version), key, reason, actor))
+        """Let the run go on, as a new generation, without the failure that ended it; a dry run changes nothing."""
+        return await self._change(run_id, tenant, asked(retry_command(None, version), key, reason, actor, dry_run))
 
     async def discard(
         self,
@@ -81,9 +82,10 @@ class DeadLetters:
         key: str | None = None,
         reason: str | None = None,
         actor: str | None = None,
+        dry_run: bool = False,
     ) -> Changed:
-        """Put a dead letter aside: the run stays failed, and leaves the list."""
-        return await self._change(run_id, tenant, asked(Discard(), key, reason, actor))
+        """Put a dead letter aside: the run stays failed, and leaves the list; a dry run changes nothing."""
+        return await self._change(run_id, tenant, asked(Discard(), key, reason, actor, dry_run))
 
     async def replay_many(self, /, *, version: int | None = None, **options: Any) -> BulkAnswer:
         """Replay all that fit the filters; takes what `replay_pages` takes."""
@@ -126,8 +128,8 @@ class DeadLetters:
         **filters: Any,
     ) -> AsyncIterator[BulkAnswer]:
         where, shape = letter_filter(**filters), check_optional_text("group", group)
-        walk = {"before": place(cursor), "limit": limit, "dry_run": dry_run}
-        return self._walk(self._app._open_parts(), where, shape, command, walk)
+        walk = {"before": place(cursor), "limit": limit}
+        return self._walk(self._app._open_parts(), where, shape, command._replace(dry_run=dry_run), walk)
 
     async def _walk(
         self, parts: Parts, where: LetterFilter, group: str | None, command: Asked, walk: dict[str, Any]

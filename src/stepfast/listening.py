@@ -15,7 +15,7 @@ from stepfast.kernel.errors import Invalid
 from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.exchange import DeadRun
 from stepfast.kernel.ids import RunId
-from stepfast.kernel.origins import causation_of, correlation_of
+from stepfast.kernel.origins import causation_of, correlation_of, queued_cause
 from stepfast.kernel.rules import failing
 from stepfast.kernel.texts import check_text
 from stepfast.kernel.views import RunView
@@ -61,10 +61,8 @@ class Listeners:
 
     def tell_queued(self, run: NewRun, started: Started) -> None:
         """A run was started."""
-        belongs_to, cause = (
-            correlation_of(run.run_id, run.correlation_id),
-            causation_of(run.run_id, run.causation_id or run.key, None),
-        )
+        cause = causation_of(run.run_id, queued_cause(run), None)
+        belongs_to = correlation_of(run.run_id, run.correlation_id)
         event = RunEvent(run.run_id, 1, EventType.QUEUED, started.queued_at, actor=run.actor)
         self.tell(event._replace(causation_id=cause, correlation_id=belongs_to))
 

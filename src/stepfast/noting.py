@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any
 
 from stepfast.control import Asked, asked, check_step
+from stepfast.filters import step_filter
 from stepfast.kernel.annotations import Annotate, AnnotationFilter, AnnotationView, digest_of
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.ids import RunId
@@ -12,15 +13,6 @@ from stepfast.kernel.numbers import check_whole
 from stepfast.kernel.ports import Store
 from stepfast.kernel.texts import check_optional_text
 from stepfast.workflows.annotating import checked_name, value_text
-
-
-class StepFilter(TypedDict, total=False):
-    """Which step is meant, by one of the two."""
-
-    step: str
-    """An address."""
-    step_name: str
-
 
 ANYTHING: Any = object()
 """No value in particular; None is one."""
@@ -54,11 +46,3 @@ def annotation_filter(name: str | None, value: Any, step: str | None) -> Annotat
     named = None if name is None else checked_name(name)
     digest = None if value is ANYTHING else digest_of(named or "", value_text(named or "", value))
     return AnnotationFilter(name=named, digest=digest, **step_filter(step))
-
-
-def step_filter(step: str | None) -> StepFilter:
-    """A step by its address, like `charge#1`, or every call of it by its name."""
-    wanted = check_optional_text("step", step)
-    if wanted is None:
-        return {}
-    return {"step": wanted} if "#" in wanted else {"step_name": wanted}

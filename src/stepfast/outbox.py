@@ -89,11 +89,31 @@ class Sinks:
         name, limit = check_text("The sink's name", name), check_whole("limit", limit, 1, MAX_PAGE)
         return await self._app._open_parts().store.held_back(name, limit)
 
-    async def replay(self, name: str, positions: Sequence[int] | None = None, *, limit: int = MAX_PAGE) -> int:
+    async def replay(
+        self, name: str, positions: Sequence[int] | None = None, *, limit: int = MAX_PAGE, dry_run: bool = False
+    ) -> int:
         """Have dead letters delivered once more, those at some positions or the first of all; how many those are."""
         name, limit = check_text("The sink's name", name), check_whole("limit", limit, 1, MAX_PAGE)
-        some = None if positions is None else [check_whole("A position", each, 1) for each in positions]
-        return await self._app._open_parts().store.replay_letters(name, some, limit)
+        some = None if positions is None else sorted({check_whole("A position", each, 1) for each in positions})[:limit]
+        await self.get(name)
+        if dry_run:
+            count = await self._count_open(name, some, limit)
+        else:
+            count = await self._app._open_parts().store.replay_letters(name, some, limit)
+        if some and not count:
+            raise NotFound(f"Sink {name!r} has no open dead letter there. See `stepfast sinks show {name}`.")
+        return count
+
+    async def _count_open(self, name: str, positions: Sequence[int] | None, limit: int) -> int:
+        """How many of these dead letters, or of the first of all, are open."""
+        if positions is None:
+            return len(await self.letters(name, limit=limit))
+        wanted, count, after = {*positions}, 0, min(positions, default=0) - 1
+        while wanted and (page := await self.letters(name, after=after, limit=MAX_PAGE)):
+            count += sum(letter.letter.position in wanted for letter in page)
+            after = page[-1].letter.position
+            wanted = {position for position in wanted if position > after}
+        return count
 
     async def remove(self, name: str, *, reason: str | None = None, actor: str | None = None) -> None:
         """Forget a sink that nobody publishes to any more, with what it has not had; it keeps back no run from then on.

@@ -12,7 +12,7 @@ from stepfast.engine.commanding import Commander
 from stepfast.engine.committer import Committer
 from stepfast.engine.contents import BlobContents
 from stepfast.engine.hints import ANY_QUEUE, DEFINED, ENDED, Hints, look, ready
-from stepfast.engine.pruning import Pruner
+from stepfast.engine.pruning import Progress, Pruner
 from stepfast.engine.results import Results
 from stepfast.engine.sealing import Sealer
 from stepfast.engine.starting import Starter
@@ -42,7 +42,7 @@ from stepfast.worker.learning import CompileDefinition, Learner
 from stepfast.worker.settings import WorkerSettings
 from stepfast.worker.single import SingleWorker
 from stepfast.worker.worker import Worker
-from stepfast.workflows.bodies import StorageHost
+from stepfast.workflows.bodies import Guarding, StorageHost
 from stepfast.workflows.functions import Workflow
 from stepfast.workflows.registry import Registry
 
@@ -65,12 +65,14 @@ class Parts:
         values: Values,
         assets: Assets | None = None,
         callback_token: Callable[[HeldRun, CallId, Instant], str] | None = None,
+        policies: Guarding | None = None,
     ) -> None:
         self.store = store
         self.values = values
         self.contents: Contents = BlobContents(values)
         self.assets: Assets = assets or DatabaseAssets(store, self.contents)
-        self.storage = StorageHost(store, self.contents, self.assets, asyncio.get_running_loop(), callback_token)
+        loop = asyncio.get_running_loop()
+        self.storage = StorageHost(store, self.contents, self.assets, loop, callback_token, policies)
         self.registry = registry
         self.results = Results(store)
         self._clock = clock
@@ -146,9 +148,9 @@ class Parts:
         self._workers[worker] = committer
         return worker
 
-    def pruner(self) -> Pruner:
+    def pruner(self, progress: Progress | None = None, is_over: Callable[[], bool] = lambda: False) -> Pruner:
         """Whoever lets runs go that were kept long enough."""
-        return Pruner(self.store, self.values, self.signs_with)
+        return Pruner(self.store, self.values, self.signs_with, progress, is_over)
 
     def compile_with(self, compile_definition: CompileDefinition) -> None:
         """Let workers learn of what is registered, and execute what this makes of it."""
@@ -267,12 +269,12 @@ class Parts:
         requests = await tied(self.store, self.registry, await pinned(self.store, self.registry, requests))
         answers = await self._commander.change(requests)
         for request, answer in zip(requests, answers, strict=True):
-            if isinstance(answer, Changed):
+            if isinstance(answer, Changed) and not request.dry_run:
                 self.changed(request, answer)
                 await self._tell_change(request, answer)
                 if isinstance(request.command, TimeOut) and self._listeners:
                     await self._tell_failure(answer.run_id, request.command.verdict)
-        if any(isinstance(request.command, Cancel | TimeOut | Skip | Rollback) for request in requests):
+        if any(isinstance(each.command, Cancel | TimeOut | Skip | Rollback) and not each.dry_run for each in requests):
             for queue in await stop_left_outside(self.store):
                 self._announce(queue)
         return answers

@@ -11,7 +11,7 @@ from stepfast.kernel.artifacts import ArtifactFilter
 from stepfast.kernel.assets import LineageFilter
 from stepfast.kernel.blobs import Reference, is_reference, parse_reference
 from stepfast.kernel.definitions import DefinitionFilter, DefinitionView
-from stepfast.kernel.errors import NotFound, StepfastError
+from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.items import ItemFilter, ItemId, ItemView
 from stepfast.kernel.origins import shown
@@ -21,8 +21,9 @@ from stepfast.kernel.rebuilt import Rebuilt
 from stepfast.kernel.reconstruction import LargeValue, Reconstruction
 from stepfast.kernel.review_views import ReviewFilter, ReviewView, WholeReview
 from stepfast.kernel.reviews import parse_review_id
-from stepfast.kernel.transformations import TransformationView, is_transformation
+from stepfast.kernel.transformations import TransformationView, mark_of
 from stepfast.kernel.views import EventView, LetterFilter, RunView, StepView
+from stepfast.missing import run_of
 from stepfast.transformation_reads import transformation_of
 
 T = TypeVar("T")
@@ -45,10 +46,7 @@ class Reader(NamedTuple):
     run_id: RunId
 
     async def run(self) -> RunView:
-        view = await self.store.run(self.tenant, self.run_id)
-        if view is None:
-            raise NotFound(f"Run {self.run_id} not found. List runs with `stepfast runs list`.")
-        return view
+        return await run_of(self.store, self.tenant, self.run_id)
 
     async def pages(self, after: int = 0, last: int | None = None) -> AsyncIterator[list[EventView]]:
         """The run's events in order, page by page, up to a number."""
@@ -184,7 +182,7 @@ async def _children(reader: Reader, cut: list[str]) -> list[RunView]:
 
 async def _with_transformations(reader: Reader, found: Reconstruction) -> Reconstruction:
     used, cut, views = (
-        [each for each in found.children if is_transformation(each)],
+        [each for each in found.children if mark_of(each) is not None],
         list[str](),
         list[TransformationView](),
     )

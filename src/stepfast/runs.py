@@ -30,7 +30,6 @@ from stepfast.kernel.errors import (
     AssetNotFound,
     IllegalMove,
     Invalid,
-    NotFound,
     RunCancelled,
     RunFailed,
     StepfastError,
@@ -47,6 +46,7 @@ from stepfast.kernel.reviews import Owner, ReviewState, parse_review_id
 from stepfast.kernel.states import RunState, check_move
 from stepfast.kernel.texts import check_optional_text, check_text, shown
 from stepfast.kernel.views import EventView, OutcomeView, RunView, StepView
+from stepfast.missing import no_run, run_of
 from stepfast.noting import annotate_command, of_run
 from stepfast.workflows import failures
 from stepfast.workflows.codec import ValueCodec, digest
@@ -99,7 +99,10 @@ class Origin(NamedTuple):
 
 
 class Run(Generic[T]):
-    """One durable execution of a workflow."""
+    """One durable execution of a workflow.
+
+    With `dry_run` a command is judged and refused as ever, answers what it would do, and changes nothing.
+    """
 
     def __init__(self, run_id: RunId, home: Home, known_here: bool, tenant: str | None = None) -> None:
         self.id: str = run_id
@@ -146,9 +149,7 @@ class Run(Generic[T]):
 
     async def info(self) -> RunView:
         """The run as it stands now."""
-        view = await self._store.run(self._tenant, self._run_id)
-        if view is None:
-            raise self._not_found()
+        view = await run_of(self._store, self._tenant, self._run_id)
         self._origin = Origin(view.thread_id, view.subject)
         return view
 
@@ -261,21 +262,42 @@ class Run(Generic[T]):
         )
         delivered = await self._store.deliver(delivery)
         if delivered.state is None:
-            raise self._not_found()
+            raise await no_run(self._store, self._tenant, self._run_id)
         check_move(self.id, delivered.state, "signal")
         self._home.delivered(self._run_id, delivered)
 
-    async def cancel(self, *, key: str | None = None, reason: str | None = None, actor: str | None = None) -> Changed:
+    async def cancel(
+        self,
+        *,
+        key: str | None = None,
+        reason: str | None = None,
+        actor: str | None = None,
+        dry_run: bool = False,
+    ) -> Changed:
         """End the run now: steps under way are cut short, its children are cancelled."""
-        return await self._change(asked(Cancel(), key, reason, actor))
+        return await self._change(asked(Cancel(), key, reason, actor, dry_run))
 
-    async def pause(self, *, key: str | None = None, reason: str | None = None, actor: str | None = None) -> Changed:
+    async def pause(
+        self,
+        *,
+        key: str | None = None,
+        reason: str | None = None,
+        actor: str | None = None,
+        dry_run: bool = False,
+    ) -> Changed:
         """Let no further step begin; those under way are recorded first, and until then the run is `running`."""
-        return await self._change(asked(Pause(), key, reason, actor))
+        return await self._change(asked(Pause(), key, reason, actor, dry_run))
 
-    async def resume(self, *, key: str | None = None, reason: str | None = None, actor: str | None = None) -> Changed:
+    async def resume(
+        self,
+        *,
+        key: str | None = None,
+        reason: str | None = None,
+        actor: str | None = None,
+        dry_run: bool = False,
+    ) -> Changed:
         """Let a paused run go on."""
-        return await self._change(asked(Resume(), key, reason, actor))
+        return await self._change(asked(Resume(), key, reason, actor, dry_run))
 
     async def retry(
         self,
@@ -285,9 +307,10 @@ class Run(Generic[T]):
         key: str | None = None,
         reason: str | None = None,
         actor: str | None = None,
+        dry_run: bool = False,
     ) -> Changed:
         """Let a failed run go on, as a new generation, without the failure that ended it or from a failed step on."""
-        return await self._change(asked(retry_command(step, version), key, reason, actor))
+        return await self._change(asked(retry_command(step, version), key, reason, actor, dry_run))
 
     async def rerun(
         self,
@@ -297,9 +320,10 @@ class Run(Generic[T]):
         key: str | None = None,
         reason: str | None = None,
         actor: str | None = None,
+        dry_run: bool = False,
     ) -> Changed:
         """Start an ended run over, as a new generation, from a step (its name or number) or from the beginning."""
-        return await self._change(asked(rerun_command(from_step, version), key, reason, actor))
+        return await self._change(asked(rerun_command(from_step, version), key, reason, actor, dry_run))
 
     async def skip(
         self,
@@ -324,6 +348,7 @@ class Run(Generic[T]):
         key: str | None = None,
         reason: str | None = None,
         actor: str | None = None,
+        dry_run: bool = False,
     ) -> Changed:
         """Take a run back to the end of a step, to an event by its number, or to where it was last in a state before.
 
@@ -332,7 +357,7 @@ class Run(Generic[T]):
         # Only those who look back need it.
         from stepfast.moments import rollback_to
 
-        return await self._change(asked(await rollback_to(self._reader(), to), key, reason, actor))
+        return await self._change(asked(await rollback_to(self._reader(), to), key, reason, actor, dry_run))
 
     async def at(self, event: int | None = None, *, time: datetime | None = None) -> Moment:
         """The run as of one of its events, by its number, or as of a moment: its state and its steps as of then."""
@@ -392,9 +417,6 @@ class Run(Generic[T]):
                 f"The {name} of run {self.id} is not known before the run is read: `await run.info()` first."
             )
         return self._origin
-
-    def _not_found(self) -> NotFound:
-        return NotFound(f"Run {self.id} not found. List runs with `stepfast runs list`.")
 
     async def _value_of(self, outcome: OutcomeView) -> T:
         if outcome.state is RunState.CANCELLED:

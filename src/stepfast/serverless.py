@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
 import secrets
 from collections import Counter
@@ -14,7 +13,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from stepfast.base import AppBase
-from stepfast.engine.pruning import Pruner
+from stepfast.engine.pruning import Progress
 from stepfast.engine.publishing import Publisher
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.ids import parse_run_id
@@ -80,7 +79,8 @@ class Serverless:
 
     def __init__(self, app: AppBase) -> None:
         self._app = app
-        self._pruner: Pruner | None = None
+        # Of very many runs that stay all are looked at in the end, some in each call.
+        self._progress = Progress()
 
     async def handle(self, run_id: str) -> Handled:
         """Execute one run until it ends or waits; called again for the same run, it answers the same.
@@ -147,21 +147,12 @@ class Serverless:
 
     async def _seal(self, parts: Parts) -> int:
         """Seal what was written, for a while; how many events that were."""
-        if parts.sealer is None:
-            return 0
-        # A worker of this app may seal as well, and has all the time it wants.
-        sealer = copy.copy(parts.sealer)
-        sealer.is_over = self._alarm()
-        return await SealLoop(sealer, self._app._clock, 0).make_pass()
+        sealer = self._app._new_sealer(parts.store, self._alarm())
+        return 0 if sealer is None else await SealLoop(sealer, self._app._clock, 0).make_pass()
 
     async def _prune(self, parts: Parts) -> int:
         """Let go what retention policies say, for a while; how many runs that were."""
-        pruner, before = parts.pruner(), self._pruner
-        if before is not None:
-            # Of very many runs that stay all are looked at in the end, some in each call.
-            pruner.go_on_from(before)
-        self._pruner = pruner
-        pruner.is_over = self._alarm()
+        pruner = parts.pruner(self._progress, self._alarm())
         return await PruneLoop(pruner, self._app._clock, 0).make_pass()
 
     def _alarm(self) -> Callable[[], bool]:

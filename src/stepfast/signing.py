@@ -70,6 +70,8 @@ def _read_key(text: str) -> GivenKey:
     head, _, content = text.partition(":")
     name, separator, kind = head.partition("=")
     if not separator:
+        if not head.isdigit():
+            raise ValueError(f"a key begins neither with its name and kind, as a={PAIR}:, nor with its number, as 1:")
         (key,) = read_keys(text)
         return _shared(key)
     if not _NAME.fullmatch(name):

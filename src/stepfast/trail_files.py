@@ -28,6 +28,7 @@ from stepfast.kernel.origins import shown, stored, told_correlation
 from stepfast.kernel.ports import Store
 from stepfast.kernel.retention import ToldPolicies, proof_of
 from stepfast.kernel.seals import MAX_EVENTS, Leaf, Seal, Signer, levels_of, way_up
+from stepfast.kernel.trail import HIGHEST
 from stepfast.kernel.views import EventView
 from stepfast.seal_files import seal_object, seal_of_object
 from stepfast.verifying import proofs_of_pruned
@@ -39,7 +40,6 @@ LONGEST_LINE = 64_000_000
 END = "end"
 # An event again, in the seal of the runs of which it proves that they were pruned.
 PROOF = "pruned"
-LAST_POSITION = 2**62
 
 
 class Chosen(NamedTuple):
@@ -67,7 +67,7 @@ async def exported(store: Store, chosen: Chosen) -> AsyncIterator[str]:
             async for line in _lines_of(store, seal, chosen):
                 yield line
         number, upto = page[-1].body.number, page[-1].body.upto
-    while events := await store.sealed_events(upto, LAST_POSITION, EVENTS_AT_ONCE):
+    while events := await store.sealed_events(upto, HIGHEST, EVENTS_AT_ONCE):
         for event in filter(chosen.has, events):
             yield _line("event", _event_object(event))
         upto = events[-1].position

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from stepfast.engine.values import Values
@@ -10,20 +9,21 @@ from stepfast.kernel.assets import LineageFilter, Role, uri_of
 from stepfast.kernel.event_data import object_in
 from stepfast.kernel.ports import Store
 from stepfast.kernel.states import RunState
-from stepfast.kernel.transformations import MARK, TransformationView
+from stepfast.kernel.transformations import TransformationView, mark_of
 from stepfast.kernel.views import RunView
 
 
 async def transformation_of(store: Store, values: Values, run: RunView) -> TransformationView:
-    """The use of a transformation that a run is."""
-    known = json.loads(run.metadata or "{}")[MARK]
+    """The use of a transformation that a run is, which is marked as one."""
+    mark = mark_of(run)
+    assert mark is not None
     rows = await store.lineage(LineageFilter(run.tenant, run.run_id, generation=run.generation))
     told = {role: tuple(uri_of(row.asset_id, row.version) for row in rows if row.role is role) for role in Role}
     result = await _result(values, run)
     return TransformationView(
         run.run_id,
-        known["name"],
-        known["version"],
+        mark.name,
+        mark.version,
         run.state,
         run.parent_id,
         told[Role.READ],

@@ -8,11 +8,12 @@ from collections.abc import Iterable
 from stepfast.base import AppBase
 from stepfast.filters import page_size
 from stepfast.kernel.assets import LineageFilter, check_name, check_version
-from stepfast.kernel.errors import Invalid, NotFound
+from stepfast.kernel.errors import Invalid
 from stepfast.kernel.ids import RunId, parse_run_id
 from stepfast.kernel.texts import check_text
-from stepfast.kernel.transformations import TransformationView, is_transformation
+from stepfast.kernel.transformations import TransformationView, mark_of
 from stepfast.kernel.views import RunView
+from stepfast.missing import run_of
 from stepfast.parts import Parts
 from stepfast.transformation_reads import transformation_of
 
@@ -43,13 +44,13 @@ class Transformations:
             found = await _used_by(parts, whose, parse_run_id(run_id), most)
         else:
             found = await _around(parts, whose, check_name("The asset's id", asset), check_version(version))
-        ordered = sorted(filter(is_transformation, found), key=lambda run: (run.queued_at, run.run_id))
+        uses = [run for run in found if mark_of(run) is not None]
+        ordered = sorted(uses, key=lambda run: (run.queued_at, run.run_id))
         return [await transformation_of(parts.store, parts.values, run) for run in ordered[:most]]
 
 
 async def _used_by(parts: Parts, tenant: str, run_id: RunId, limit: int) -> Iterable[RunView]:
-    if await parts.store.run(tenant, run_id) is None:
-        raise NotFound(f"Run {run_id} not found. List runs with `stepfast runs list`.")
+    await run_of(parts.store, tenant, run_id)
     return await parts.store.transformations(run_id, limit)
 
 

@@ -81,23 +81,32 @@ async def test_a_child_belongs_to_what_its_parent_does_and_was_brought_about_by_
     assert {(event.correlation_id, event.causation_id) for event in rest} == {("case-walnut", child.run_id)}
 
 
-async def test_the_events_of_a_command_name_its_key_also_when_the_holder_tells_them(database):
-    held, go_on = asyncio.Event(), asyncio.Event()
+class Busy:
+    """A step that says when it is held, and is held until it may go on."""
 
-    @step
-    async def busy() -> None:
-        held.set()
-        await go_on.wait()
+    def __init__(self) -> None:
+        self.held, self.go_on = asyncio.Event(), asyncio.Event()
+
+        @step
+        async def busy() -> None:
+            self.held.set()
+            await self.go_on.wait()
+
+        self.step = busy
+
+
+async def test_the_events_of_a_command_name_its_key_also_when_the_holder_tells_them(database):
+    busy = Busy()
 
     @workflow
     async def flow() -> None:
-        await busy()
+        await busy.step()
 
     async with app_on(database, [flow]) as app:
         run = await app.start(flow)
-        await held.wait()
+        await busy.held.wait()
         await run.annotate("seen", 1, key="while held")
-        go_on.set()
+        busy.go_on.set()
         await run
         await run.annotate("seen", 2, key="afterwards")
         causes = [event.causation_id for event in await run.history() if event.type == "annotated"]
@@ -105,24 +114,19 @@ async def test_the_events_of_a_command_name_its_key_also_when_the_holder_tells_t
 
 
 async def test_a_signal_names_its_key_also_when_the_holder_tells_of_it(database):
-    held, go_on = asyncio.Event(), asyncio.Event()
-
-    @step
-    async def busy() -> None:
-        held.set()
-        await go_on.wait()
+    busy = Busy()
 
     @workflow
     async def flow() -> None:
-        await busy()
+        await busy.step()
         for _ in range(3):
             await receive("paid")
 
     async with app_on(database, [flow]) as app:
         run = await app.start(flow)
-        await held.wait()
+        await busy.held.wait()
         await run.signal("paid", key="while held")
-        go_on.set()
+        busy.go_on.set()
         await run.signal("paid")
         await run.signal("paid", key="at last", reason="it came")
         await run

@@ -10,7 +10,7 @@ import pytest
 
 from stepfast import Invalid, NotFound, Retry, RunState, Stepfast, StepfastError, receive, serverless, step, workflow
 from stepfast.engine import pruning
-from stepfast.engine.pruning import Pruner
+from stepfast.engine.pruning import Progress, Pruner
 from stepfast.kernel.retention import PolicyChange
 from stepfast.serverless import Handled, lambda_handler
 from stepfast.sinks import CallbackSink
@@ -238,7 +238,7 @@ async def test_runs_that_stay_keep_upkeep_from_no_run_behind_them(client, monkey
 
 
 async def test_the_broken_twin_that_begins_anew_each_time_never_comes_to_them(client, monkeypatch):
-    monkeypatch.setattr(Pruner, "go_on_from", lambda self, other: None)
+    monkeypatch.setattr(Progress, "under", lambda self, policies, now: {})
     assert await pruned_behind_runs_that_stay(client, monkeypatch) == 0
 
 

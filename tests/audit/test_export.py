@@ -14,6 +14,7 @@ from stepfast.signing import KeyedSigner
 from stepfast.tokens import fresh_keys
 from stepfast.trail_files import verify_lines
 from tests.audit.test_verify import KEYS, sealing
+from tests.support.sql import fetch, tamper
 from tests.support.workflows import say
 
 SIGNER = KeyedSigner(KEYS)
@@ -132,3 +133,11 @@ async def test_what_is_not_sealed_yet_is_read_piece_by_piece(opened, monkeypatch
     monkeypatch.setattr("stepfast.trail_files.EVENTS_AT_ONCE", 2)
     report = opened.app.audit.verify_lines(lines)
     assert (report.findings, report.unsealed > 2) == ((), True)
+
+
+async def test_an_event_is_taken_along_however_high_somebody_has_put_it(opened, database):
+    await opened.run(say, "not sealed yet")
+    ((run_id,),) = await fetch(database, "select run_id from stepfast.event order by position desc limit 1")
+    highest = 2**63 - 1
+    await tamper(database, f"update stepfast.event set position = {highest} where run_id = '{run_id}' and seq = 1")
+    assert highest in [told["position"] for told in of_runs(await lines(opened)) if told["kind"] == "event"]

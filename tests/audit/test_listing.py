@@ -8,6 +8,7 @@ import pytest
 
 from stepfast import Invalid
 from stepfast.kernel.errors import EventNotFound
+from stepfast.kernel.trail import HIGHEST
 from stepfast.stores import trail
 from stepfast.stores.postgres.store import PostgresStore
 from stepfast.stores.sqlite.store import SqliteStore
@@ -120,11 +121,38 @@ async def test_positions_that_no_event_has_any_more_are_stepped_over(opened, dat
 
 
 async def test_the_broken_twin_that_goes_on_below_looks_through_all_of_them(opened, database, monkeypatch):
-    async def below(self, position):
-        return position
+    below = trail.TrailReads._top_below
 
-    monkeypatch.setattr(trail.TrailReads, "_top_below", below)
+    async def next_below(self, position):
+        return await below(self, position) if position in (HIGHEST, 1) else position
+
+    monkeypatch.setattr(trail, "LOWEST", 0)
+    monkeypatch.setattr(trail.TrailReads, "_top_below", next_below)
     assert await parts_looked_through(opened, database, monkeypatch) >= 1_000_000 // trail.LOOKED_THROUGH
+
+
+async def parts_looked_through_since(opened, monkeypatch, since) -> int:
+    """How many small parts of a trail are looked through for events of its first run since a moment."""
+    monkeypatch.setattr(trail, "LOOKED_THROUGH", 3)
+    parts: list[str] = []
+    for kind in (SqliteStore, PostgresStore):
+        monkeypatch.setattr(kind, "_ask", counting(parts, kind._ask))
+    await opened.app.audit.list(type="queued", since=since)
+    return parts.count("find_events")
+
+
+async def test_a_look_for_what_was_written_lately_ends_where_all_is_older(opened, monkeypatch):
+    (newest, *_) = await opened.app.audit.list(limit=1)
+    lately = datetime.fromtimestamp(newest.at / 1_000, UTC) + timedelta(hours=1)
+    assert await parts_looked_through_since(opened, monkeypatch, lately) == 1
+
+
+async def test_one_event_that_claims_to_be_old_hides_none_behind_it(opened, database, monkeypatch):
+    events = await opened.app.audit.list()
+    await tamper(database, f"update stepfast.event set at = 0 where position = {events[0].position}")
+    monkeypatch.setattr(trail, "LOOKED_THROUGH", 3)
+    since = datetime.fromtimestamp(events[-1].at / 1_000, UTC)
+    assert await opened.app.audit.list(since=since, type="queued") == [each for each in events if each.type == "queued"]
 
 
 async def test_an_event_that_somebody_put_in_front_of_all_others_ends_a_list_too(opened, database):

@@ -130,6 +130,11 @@ async def test_an_auditor_needs_the_public_key_and_no_database(office, runs, mon
     assert (done.code, "is what was written" in done.err) == (0, True)
 
 
+async def test_what_is_no_key_at_all_is_told_what_a_key_begins_with(office):
+    done = await office("audit", "verify", "--keys", "nonsense")
+    assert "a key begins neither with its name and kind" in done.err
+
+
 @pytest.mark.parametrize("keys", ["1:" + base64.b64encode(bytes(32)).decode(), "a=ed25519:x", "nonsense"])
 async def test_keys_of_the_command_line_are_public_ones_and_others_are_not_shown(office, keys):
     done = await office("audit", "verify", "--keys", keys)

@@ -11,7 +11,7 @@ import pytest
 
 from stepfast import IllegalMove, Invalid, NotFound, StepfastError, StoreUnavailable, WaitTimeout
 from stepfast.cli.exits import exit_code_of
-from stepfast.kernel.errors import InvalidDefinition, KeyReused, NothingBefore
+from stepfast.kernel.errors import InvalidDefinition, KeyReused, NothingBefore, Unstorable
 from stepfast.stores.urls import without_password
 from tests.cli.processes import environment, stepfast
 from tests.cli.shop import quick
@@ -84,6 +84,7 @@ CODES = {
     StoreUnavailable: 1,
     Invalid: 2,
     InvalidDefinition: 1,
+    Unstorable: 2,
     NotFound: 3,
     IllegalMove: 4,
     NothingBefore: 4,

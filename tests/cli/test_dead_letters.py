@@ -83,6 +83,12 @@ async def test_a_second_discard_is_refused(letters, office):
     assert codes == [0, 4]
 
 
+async def test_a_dry_run_of_a_second_discard_is_refused_too(letters, office):
+    codes = [(await office("dead-letters", "discard", letters[0].id, *dry)).code for dry in (["--dry-run"], [])]
+    again = await office("dead-letters", "discard", letters[0].id, "--dry-run")
+    assert (codes, again.code) == ([0, 0], 4)
+
+
 async def test_all_that_fit_are_replayed(letters, office):
     before = await office.json("dead-letters", "replay", "--workflow", "failing", "--dry-run")
     answer = await office.json("dead-letters", "replay", "--workflow", "failing")

@@ -12,7 +12,7 @@ from stepfast.cli.checks import Level
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.sinks import SinkLetter, SinkStep
-from stepfast.signing import KeyedSigner
+from stepfast.signing import KeyedSigner, new_pair
 from stepfast.stores import rows
 from stepfast.stores.grants import RoleKind
 from stepfast.stores.health import Health, LongTransaction, Weakness, examine
@@ -134,6 +134,20 @@ async def test_a_trail_that_is_sealed_no_longer_is_told_of(client, office, monke
     monkeypatch.setattr(checks, "LATE_SEAL_MS", 0)
     level, text = (await examined(office))["seals"]
     assert (level, "stepfast audit seal" in text) == ("warn", True)
+
+
+async def test_a_trail_that_there_are_keys_for_and_that_was_never_sealed_is_told_of(client, office, monkeypatch):
+    await client.start(WORKFLOWS[0], "never sealed")
+    monkeypatch.setattr(checks, "LATE_SEAL_MS", 0)
+    assert (await examined(office))["seals"] == ("ok", "The trail is not sealed. ")
+    monkeypatch.setenv("STEPFAST_SEAL_KEYS", new_pair("a").private)
+    level, text = (await examined(office))["seals"]
+    assert (level, "have not been sealed for" in text) == ("warn", True)
+
+
+async def test_nothing_is_said_of_a_trail_that_is_not_there(postgres_url):
+    found = await examined(Office(postgres_url), code=1)
+    assert (found["schema"][0], "trail" in found) == ("fail", False)
 
 
 async def test_a_sink_with_trouble_is_told_of(client, office, database):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from stepfast import outbox
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.sinks import HeldBack, SinkLetter, SinkStep
@@ -48,10 +51,19 @@ async def test_a_sink_is_shown_with_the_runs_that_wait_for_it_and_why(client, of
     assert all(word in shown for word in (run, "answered 422", "1970-01-01"))
 
 
-async def test_a_dead_letter_that_is_not_there_is_not_said_to_be_replayed(client, office):
+@pytest.mark.parametrize("options", [[], ["--dry-run"]], ids=["for good", "dry run"])
+async def test_a_dead_letter_that_is_not_there_is_not_said_to_be_replayed(client, office, options):
     await published(client)
-    done = await office("sinks", "replay", "billing", "4711")
+    done = await office("sinks", "replay", "billing", "4711", *options)
     assert (done.code, "no open dead letter" in done.err) == (3, True)
+
+
+async def test_a_dry_run_finds_positions_behind_any_number_of_others(client, office, monkeypatch):
+    monkeypatch.setattr(outbox, "MAX_PAGE", 1)
+    await published(client)
+    assert await client.sinks.replay("billing", [1, 2], limit=1, dry_run=True) == 1
+    assert (await office.json("sinks", "replay", "billing", "2", "2", "--limit", "1", "--dry-run"))["replayed"] == 1
+    assert [view.replay_at for view in await client.sinks.letters("billing", limit=1)] == [None]
 
 
 async def test_dead_letters_are_replayed_by_position_or_all(client, office):

@@ -110,7 +110,7 @@ async def test_what_the_policy_refuses_is_taken_back_when_a_person_refuses_it_to
 @contextmanager
 def evaluating(folder, database, seconds_a_word):
     """A process of the example, killed by its own pid in the end."""
-    surroundings = settings(DATABASE=database, SECONDS_A_WORD=seconds_a_word, STEPFAST_LEASE="2s")
+    surroundings = settings(STEPFAST_DATABASE_URL=database, SECONDS_A_WORD=seconds_a_word, STEPFAST_LEASE="2s")
     command = [sys.executable, "evaluate.py", "contract.txt"]
     process = subprocess.Popen(command, cwd=folder, env=surroundings, stdout=subprocess.PIPE, text=True)
     with process:

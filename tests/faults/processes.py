@@ -10,7 +10,6 @@ from typing import Any
 from stepfast import Stepfast
 from tests.faults.victim import STEPS, chain
 from tests.support import victims
-from tests.support.victims import died as died
 
 RESULT = sum(range(STEPS))
 

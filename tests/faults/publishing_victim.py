@@ -110,7 +110,7 @@ class HoldsNobodyBack(Dying):
         page = await self._store.trail(taken.cursor, 500, None)
         taken_in = 0
         for event in page.events:
-            taken_in += await self._offering.trouble_with([event]) is None
+            taken_in += (await self._offering.offer_in_order([event])).taken
         if page.events:
             await self._save(taken, SinkStep(page.reached))
         return taken_in, False

@@ -20,12 +20,10 @@ from typing import Any
 
 from stepfast import Stepfast, annotate, step, workflow
 from stepfast.engine import publishing
-from stepfast.kernel.sinks import SinkStep
 from stepfast.kernel.views import EventView
 from stepfast.sinks import FilteredSink, WebhookSink
-from stepfast.worker import worker
 from tests.support.apps import QUICK
-from tests.support.victims import tell
+from tests.support.victims import tell_of_calls
 
 TENANTS = ("acme", "globex")
 LEASE_MS, LOOK_MS = 400, 100
@@ -67,16 +65,7 @@ class TalkativeSink(FilteredSink):
         raise PermissionError(f"{OPTIONS['secret']} is not let in")
 
 
-class TellingPublisher(publishing.Publisher):
-    """Says that it has recorded something."""
-
-    async def _save(self, taken: Any, step: SinkStep) -> None:
-        await super()._save(taken, step)
-        tell(Path(OPTIONS["ears"]))
-
-
 async def main() -> None:
-    vars(worker)["Publisher"] = TellingPublisher
     publishing.LEASE_MS, publishing.LOOK_MS = LEASE_MS, LOOK_MS
     app = Stepfast(OPTIONS["database"], workflows=[parrot], worker=replace(QUICK, max_crashes=50, seal_every_ms=100))
     for tenant in TENANTS:
@@ -87,6 +76,7 @@ async def main() -> None:
     else:
         app.sinks.add(WebhookSink("hook", "http://127.0.0.1:9/", OPTIONS["secret"]), from_start=True)
     async with app:
+        tell_of_calls(app._open_parts().store, Path(OPTIONS["ears"]), "advance_sink")
         await asyncio.Event().wait()
 
 

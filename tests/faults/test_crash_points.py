@@ -227,7 +227,7 @@ class AcknowledgesFirst(OwingStore):
 
     async def save(self, decisions: list[Any], again: bool = False) -> list[Saving]:
         await self._pay()
-        self._owed = list(decisions)
+        self._owed = [lambda: self._store.save(decisions)]
         return [Saving.SAVED] * len(decisions)
 
 

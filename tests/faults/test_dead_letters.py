@@ -45,7 +45,8 @@ class TellsFirst(OwingStore):
     async def save(self, decisions: Sequence[Decision], again: bool = False) -> list[Saving]:
         await self._pay()
         now = [decision if decision.dead_letter is None else told_first(decision) for decision in decisions]
-        self._owed = [told_after(decision) for decision in decisions if decision.dead_letter is not None]
+        rest = [told_after(decision) for decision in decisions if decision.dead_letter is not None]
+        self._owed = [lambda: self._store.save(rest)] if rest else []
         return await self._store.save(now, again)
 
 

@@ -6,8 +6,9 @@ from collections import Counter
 
 import pytest
 
-from tests.faults.processes import RESULT, died, results, victim
+from tests.faults.processes import RESULT, results, victim
 from tests.faults.victim import STEPS, trace_of
+from tests.support.victims import died
 
 
 def bodies_run_after_their_result_was_seen(trace: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -9,8 +9,9 @@ import pytest
 from stepfast import StepfastError
 from stepfast.engine.hints import Hints
 from stepfast.worker.claims import ClaimLoop
-from tests.faults.processes import RESULT, died, results, victim
+from tests.faults.processes import RESULT, results, victim
 from tests.support.apps import app_on
+from tests.support.victims import died
 from tests.support.workflows import say
 
 # Twenty times the polling interval of these workers; whoever has not looked by then does not look.

@@ -17,11 +17,11 @@ import pytest
 
 from stepfast import Run, RunFailed, RunState, Stepfast, step, workflow
 from stepfast.worker.heartbeat import Heartbeat
-from tests.faults.processes import RESULT, died, results, victim
+from tests.faults.processes import RESULT, results, victim
 from tests.faults.victim import STEPS, chain, trace_of
 from tests.support.apps import QUICK, Bodies
 from tests.support.sql import fetch
-from tests.support.victims import Ear, Gate, ear
+from tests.support.victims import Ear, Gate, died, ear
 
 
 @pytest.fixture

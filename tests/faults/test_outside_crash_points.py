@@ -34,6 +34,7 @@ from tests.faults.test_crash_points import IS_LONG, emptied
 from tests.faults.test_review_crash_points import Lines
 from tests.support.asking import KEYS
 from tests.support.dumps import dump
+from tests.support.owing import OwingStore
 from tests.support.review_promises import places_with_secrets
 
 
@@ -193,26 +194,13 @@ async def test_the_broken_twin_that_forgets_what_it_started_is_found_out(options
         await crash_points(called_back, **options)
 
 
-class AcceptsFirst:
+class AcceptsFirst(OwingStore):
     """The broken twin: whoever calls back is told that it counts before it is stored."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._owed: list[Sequence[Request]] = []
-
-    def __getattr__(self, method: str) -> Any:
-        async def call(*args: Any, **named: Any) -> Any:
-            owed, self._owed = self._owed, []
-            for requests in owed:
-                await self._store.change(requests)
-            return await getattr(self._store, method)(*args, **named)
-
-        return call
 
     async def change(self, requests: Sequence[Request]) -> list[Changed | StepfastError]:
         if any(request.command.name != "callback" for request in requests):
             return await self._store.change(requests)
-        self._owed.append(requests)
+        self._owed.append(lambda: self._store.change(requests))
         now = await self._store.now()
         return [Changed(request.run_id, RunState.WAITING, 1, "default", now) for request in requests]
 

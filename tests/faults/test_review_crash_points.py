@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
@@ -25,6 +25,7 @@ from stepfast.tokens import Secret
 from tests.faults.test_crash_points import IS_LONG, emptied
 from tests.support.apps import migrated
 from tests.support.dumps import dump
+from tests.support.owing import OwingStore
 from tests.support.review_promises import (
     ACCEPTED,
     Attempt,
@@ -249,27 +250,7 @@ async def test_one_answer_counts_once_wherever_the_process_dies(options, scenari
     assert len(tried.points) * options["every"] >= len(tried.calls)
 
 
-class Defers:
-    """A store that answers first and acts when it is next asked for something: what it owes dies with the process."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._owed: list[Callable[[], Any]] = []
-
-    def __getattr__(self, method: str) -> Any:
-        async def call(*args: Any, **named: Any) -> Any:
-            await self._pay()
-            return await getattr(self._store, method)(*args, **named)
-
-        return call
-
-    async def _pay(self) -> None:
-        owed, self._owed = self._owed, []
-        for act in owed:
-            await act()
-
-
-class AcceptsFirst(Defers):
+class AcceptsFirst(OwingStore):
     """The broken twin: whoever answers first is told that it counts before it is stored."""
 
     has_accepted = False
@@ -287,7 +268,7 @@ class AcceptsFirst(Defers):
 NO_WAIT = 10**6
 
 
-class AsksApart(Defers):
+class AsksApart(OwingStore):
     """The broken twin: a review is stored in a commit behind that of its wait."""
 
     async def save(self, decisions: Sequence[Decision], again: bool = False) -> list[Saving]:

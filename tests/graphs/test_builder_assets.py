@@ -126,6 +126,13 @@ async def test_an_asset_of_another_type_fails_the_step_before_it_is_done(desk: D
             await opened.run(graph, "contract")
 
 
+def test_types_are_compared_in_small_letters_however_they_are_written():
+    graph = Graph("letters", input=str)
+    graph.use(summarise, reads={"asset": graph.input, "type": "Text/*"}, writes={"asset": "s", "type": "Text/Plain"})
+    [made] = graph.plan()
+    assert (made.reads[0].media_type, made.writes[0].media_type) == ("text/*", "text/plain")
+
+
 async def test_what_is_put_into_the_way_of_what_a_step_writes_is_left_alone(desk: Desk):
     graph = summary()
     async with desk(graph) as opened:

@@ -14,7 +14,6 @@ from stepfast.kernel.assets import (
     AssetName,
     NewAsset,
     check_name,
-    fits_type,
     fresh_id,
     is_put_already,
     next_version,
@@ -23,6 +22,7 @@ from stepfast.kernel.assets import (
 )
 from stepfast.kernel.blobs import BlobKey, check_key, reference_to
 from stepfast.kernel.durations import Instant
+from stepfast.kernel.media_types import check_kind, fits_type
 
 NOW = Instant(1)
 NAMES = st.text(min_size=1, max_size=MAX_NAME).filter(lambda name: is_name(name))
@@ -82,6 +82,17 @@ def test_a_fresh_id_is_a_name(name, number):
 )
 def test_a_type_fits_itself_and_its_kind(media_type, wanted, fits):
     assert fits_type(media_type, wanted) is fits
+
+
+@pytest.mark.parametrize("wanted", ["image/png", "Image/*", "*/*", "TEXT/plain; charset=utf-8"])
+def test_what_is_wanted_of_types_is_compared_in_small_letters(wanted):
+    assert check_kind(wanted) == wanted.lower()
+
+
+@pytest.mark.parametrize("wanted", ["*/pdf", "image/p*", "*", "image/*; q=1", "", 7, None])
+def test_what_no_type_could_ever_fit_is_refused(wanted):
+    with pytest.raises(Invalid, match=r"like 'image/\*'"):
+        check_kind(wanted)
 
 
 def test_only_what_is_said_makes_a_version():

@@ -1,12 +1,12 @@
 """How people write spans."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepfast.kernel.durations import MAX_SPAN_MS, span_ms
+from stepfast.kernel.durations import MAX_SPAN_MS, check_instant, span_ms
 from stepfast.kernel.errors import Invalid
 
 
@@ -57,3 +57,23 @@ def test_a_bad_span_is_refused_with_its_name(bad):
 @given(st.integers(min_value=0, max_value=MAX_SPAN_MS))
 def test_every_span_of_milliseconds_comes_back_whole(span):
     assert span_ms(f"{span}ms") == pytest.approx(span, rel=1e-15)
+
+
+class Nowhere(tzinfo):
+    """A time zone that does not say how far it is from any other."""
+
+    def utcoffset(self, dt: datetime | None) -> None: ...
+
+    def dst(self, dt: datetime | None) -> None: ...
+
+    def tzname(self, dt: datetime | None) -> None: ...
+
+
+def test_a_moment_is_that_of_a_datetime():
+    assert check_instant("time", datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)) == 1_000
+
+
+@pytest.mark.parametrize("zone", [None, Nowhere()])
+def test_a_moment_of_no_time_zone_is_refused(zone):
+    with pytest.raises(Invalid, match="of no time zone"):
+        check_instant("time", datetime(2026, 1, 1, tzinfo=zone))

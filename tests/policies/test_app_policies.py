@@ -18,11 +18,14 @@ from stepfast import (
     RunFailed,
     Source,
     Stepfast,
+    annotate,
+    progress,
     step,
     storage,
     workflow,
 )
 from stepfast.kernel.errors import ExecutorNotFound
+from stepfast.kernel.events import EventType
 from stepfast.testing import engine
 from stepfast.workflows.storage import Here
 from tests.policies.harness import CALLS, CITING, WORLD, docs, policy, read_and_written, template
@@ -273,6 +276,40 @@ async def test_a_check_that_could_not_answer_is_asked_again_with_the_step():
     assert CALLS["copy_it"] == 2
 
 
+@workflow(retry=Retry(attempts=2))
+async def copying_twice(source: str) -> str:
+    return await copy_it(source, "copy")
+
+
+def twice(database: str, *answers: Any) -> Any:
+    """An engine whose runs are tried twice, and their steps once; the check says one thing after the other."""
+    coming = list(answers)
+
+    async def check(assets: Items) -> Any:
+        if isinstance(answer := coming.pop(0), Exception):
+            raise answer
+        return answer
+
+    rule, once = Policy("p", check, before="read"), Retry(attempts=1)
+    return engine(database=database, workflows=[copying_twice], policies=[rule], retry=once)
+
+
+async def test_a_run_is_not_tried_again_after_a_clear_no(database):
+    async with twice(database, {"ok": False, "reason": "no"}, {"ok": True}) as opened:
+        await opened.app.assets.put("short", "source")
+        with pytest.raises(RunFailed) as failed:
+            await opened.run(copying_twice, "source")
+    conflict_of(failed)
+    assert CALLS["copy_it"] == 1
+
+
+async def test_a_run_is_tried_again_after_a_check_that_could_not_be_made(database):
+    async with twice(database, ValueError("not yet"), {"ok": True}) as opened:
+        await opened.app.assets.put("short", "source")
+        assert await opened.run(copying_twice, "source") == "copy"
+    assert CALLS["copy_it"] == 2
+
+
 async def never(assets: Items) -> Answer:
     await asyncio.Event().wait()
     raise AssertionError("never")
@@ -299,6 +336,23 @@ async def test_a_check_has_no_storage_of_the_step():
         with pytest.raises(RunFailed, match="WrongCall"):
             await opened.result(run)
         assert await read_and_written(opened, run) == ([], [])
+
+
+async def talks(assets: Items) -> Answer:
+    annotate("seen", len(assets))
+    progress(1, 2)
+    return {"ok": True}
+
+
+async def test_what_a_check_notes_and_tells_is_not_taken_for_the_steps(database):
+    async with engine(
+        database=database, workflows=[copying], policies=[Policy("talks", talks, before="read")]
+    ) as opened:
+        await opened.app.assets.put("short", "source")
+        run = await opened.start(copying, "source")
+        assert await opened.result(run) == "copy"
+        told = {event.type for event in await run.history()}
+        assert not told & {EventType.ANNOTATED, EventType.STEP_PROGRESS}
 
 
 async def test_a_check_may_be_an_executor_of_the_app():

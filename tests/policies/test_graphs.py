@@ -6,7 +6,19 @@ from typing import Any
 
 import pytest
 
-from stepfast import Derived, Domain, Graph, PolicyConflict, RunFailed, Source, StageContext, Stepfast, step, storage
+from stepfast import (
+    Derived,
+    Domain,
+    Graph,
+    PolicyConflict,
+    Retry,
+    RunFailed,
+    Source,
+    StageContext,
+    Stepfast,
+    step,
+    storage,
+)
 from stepfast.kernel.errors import InvalidDefinition
 from stepfast.testing import engine
 
@@ -119,11 +131,56 @@ def test_policies_are_a_list_of_policies():
         graph.plan()
 
 
+def test_all_that_is_wrong_with_policies_is_told_at_once():
+    graph: Any = Graph("wrong", input=int)
+    policies = [
+        graph.policy("same", positive, role="clerk", assignee="ann"),
+        graph.policy("same", positive, before="look", conflict="shrug"),
+    ]
+    graph.set("it", 1, policies=policies)
+    with pytest.raises(InvalidDefinition) as refused:
+        graph.plan()
+    told = ["assignee=, which", "role=, which", "two policies have the id 'same'", "before='look'", "conflict='shrug'"]
+    assert [next(part for part in told if part in line) for line in str(refused.value).splitlines()[1:]] == told
+
+
 def test_a_check_by_name_is_told_what_it_is_given():
     graph: Any = Graph("wrong", input=int)
     graph.set("it", 1, policies=[graph.policy("above-zero", "positive")])
     with pytest.raises(InvalidDefinition, match="policy 'above-zero' has the check 'positive': say what it is given"):
         graph.plan()
+
+
+@step(name="moody", retry=Retry(attempts=1))
+async def moody(output: int) -> dict[str, bool]:
+    if isinstance(answer := MOODS.pop(0), Exception):
+        raise answer
+    return {"ok": answer}
+
+
+MOODS: list[Any] = []
+
+
+def guarded_twice() -> Graph[int, Any]:
+    graph = Graph("moods", input=int, retry=Retry(attempts=2))
+    graph.set("it", graph.input, policies=[graph.policy("moody", moody)])
+    return graph
+
+
+async def test_a_run_is_not_tried_again_after_a_clear_no(database):
+    graph = guarded_twice()
+    MOODS[:] = [False, True]
+    async with engine(database=database, workflows=[graph]) as opened:
+        with pytest.raises(RunFailed, match="Policy moody refuses"):
+            await opened.run(graph, 7)
+    assert MOODS == [True]
+
+
+async def test_a_run_is_tried_again_after_a_check_that_could_not_be_made(database):
+    graph = guarded_twice()
+    MOODS[:] = [ValueError("not yet"), True]
+    async with engine(database=database, workflows=[graph]) as opened:
+        assert await opened.run(graph, 7) == 7
 
 
 async def test_a_check_by_name_is_found_in_the_app():

@@ -14,6 +14,9 @@ from stepfast.testing import Engine
 BACKOFF = Backoff(tries=3)
 
 
+NOBODY_THERE = ConnectionError("nobody there")
+
+
 class Place:
     """A sink in a test's hands."""
 
@@ -21,18 +24,20 @@ class Place:
 
     def __init__(self) -> None:
         self.got: list[EventView] = []
-        self.is_away = False
+        self.deliveries = 0
+        self.troubles: dict[str, Exception] = {}
+        """What its calls raise, by their names."""
         self.poison: set[tuple[str, int]] = set()
 
     def wants(self, event: EventView) -> bool:
         return event.type != "claimed"
 
     async def open(self) -> None:
-        """Nothing to connect to."""
+        self._meet_trouble("open")
 
     async def deliver(self, events: Sequence[EventView]) -> None:
-        if self.is_away:
-            raise ConnectionError("nobody there")
+        self.deliveries += 1
+        self._meet_trouble("deliver")
         for event in events:
             if (event.run_id, event.seq) in self.poison:
                 raise ValueError("too bitter")
@@ -40,6 +45,10 @@ class Place:
 
     async def close(self) -> None:
         """Nothing to let go of."""
+
+    def _meet_trouble(self, call: str) -> None:
+        if call in self.troubles:
+            raise self.troubles[call]
 
     def of(self, run: Run[Any]) -> list[int]:
         return [event.seq for event in self.got if event.run_id == run.id]

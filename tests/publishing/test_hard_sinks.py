@@ -13,7 +13,7 @@ from stepfast.engine.publishing import Publisher
 from stepfast.kernel.errors import StoreUnavailable
 from stepfast.kernel.sinks import Backoff
 from stepfast.kernel.views import EventView
-from tests.publishing.harness import BACKOFF, Place, published, publisher, wanted
+from tests.publishing.harness import BACKOFF, NOBODY_THERE, Place, published, publisher, wanted
 from tests.support.workflows import say
 
 
@@ -30,11 +30,11 @@ async def said(opened, *words: str) -> list[Any]:
 
 async def test_a_sink_that_is_away_for_long_makes_no_dead_letters_while_several_runs_wait(opened, place):
     runs = await said(opened, "one", "two")
-    place.is_away = True
+    place.troubles["deliver"] = NOBODY_THERE
     work = publisher(opened, place)
     await published(opened, work)
     assert await letters(opened) == []
-    place.is_away = False
+    place.troubles.clear()
     await published(opened, work)
     assert [place.of(run) for run in runs] == [await wanted(opened, run) for run in runs]
 
@@ -69,12 +69,15 @@ class Slow(Place):
     async def deliver(self, events: Sequence[EventView]) -> None:
         if len(events) > 1:
             raise TimeoutError
+        await self._another_looks()
+        await super().deliver(events)
+
+    async def _another_looks(self) -> None:
         self._clock.advance("30s")
         other, self.other = self.other, None
         if other is not None:
             await other.make_pass()
             self.other = other
-        await super().deliver(events)
 
 
 async def slowly(opened) -> Slow:
@@ -96,6 +99,43 @@ async def test_the_broken_twin_that_renews_no_lease_delivers_twice(opened, monke
     monkeypatch.setattr(publishing, "RENEW_MS", 10**12)
     slow = await slowly(opened)
     assert len({(event.run_id, event.seq) for event in slow.got}) < len(slow.got)
+
+
+class SlowToOpen(Slow):
+    """Takes nothing, and after that it takes half a minute to say that it cannot be opened."""
+
+    is_open = True
+
+    async def open(self) -> None:
+        if not self.is_open:
+            await self._another_looks()
+            raise ConnectionError("nobody there")
+
+    async def deliver(self, events: Sequence[EventView]) -> None:
+        self.is_open = False
+        raise ConnectionError("nobody there")
+
+
+async def publishes_to_one_slow_to_open(opened) -> str | None:
+    slow = SlowToOpen(opened.clock)
+    await said(opened, "one", "two", "three")
+    slow.other = publisher(opened, slow, "second")
+    await publisher(opened, slow).make_pass()
+    (view,) = await opened.app.sinks.list()
+    name: str | None = view.publisher
+    return name
+
+
+async def test_a_publisher_of_a_sink_that_is_slow_to_open_keeps_its_lease(opened):
+    assert await publishes_to_one_slow_to_open(opened) == "first"
+
+
+async def test_the_broken_twin_that_opens_without_a_look_at_its_lease_loses_it(opened, monkeypatch):
+    async def opens(self):
+        return await offering._failing_of(self._sink.open)
+
+    monkeypatch.setattr(offering.Offering, "_open_anew", opens)
+    assert await publishes_to_one_slow_to_open(opened) == "second"
 
 
 async def test_a_sink_that_was_lost_on_the_way_gets_nothing_more_from_its_publisher(opened, place, monkeypatch):
@@ -198,10 +238,10 @@ async def test_a_sink_that_hangs_over_its_end_is_left_all_the_same(opened, place
 
 async def test_a_clock_that_was_set_back_keeps_no_sink_waiting(opened, place, monkeypatch):
     (run,) = await said(opened, "one")
-    place.is_away = True
+    place.troubles["deliver"] = NOBODY_THERE
     work = publisher(opened, place)
     await work.make_pass()
-    place.is_away = False
+    place.troubles.clear()
     now = opened.clock.now()
     monkeypatch.setattr(opened.clock, "now", lambda: now - 3_600_000)
     await work.make_pass()

@@ -8,10 +8,10 @@ import pytest
 
 from stepfast.engine import publishing
 from stepfast.engine.publishing import LEASE_MS, Publisher
-from stepfast.kernel.errors import SinkAway
+from stepfast.kernel.errors import SinkAway, StoreUnavailable
 from stepfast.kernel.sinks import SinkStep, hold_on
 from stepfast.worker.publishing import PublishLoop
-from tests.publishing.harness import BACKOFF, published, publisher, wanted
+from tests.publishing.harness import BACKOFF, NOBODY_THERE, published, publisher, wanted
 from tests.support.workflows import say
 
 
@@ -67,7 +67,7 @@ def lines(caplog) -> list[str]:
 async def test_the_log_tells_of_each_time_a_sink_is_found_away(opened, place, caplog):
     for words in ("one", "two"):
         await opened.run(say, words)
-    place.is_away = True
+    place.troubles["deliver"] = NOBODY_THERE
     work = loop(opened, place)
     await work.make_pass()
     await work.make_pass()  # its time has not come
@@ -87,6 +87,22 @@ async def test_the_log_tells_of_an_event_that_is_not_taken_until_it_is_a_dead_le
     assert bitter.id in caplog.text
 
 
+async def test_the_log_tells_of_a_dead_letter_of_a_pass_that_failed_behind_it(opened, place, caplog, monkeypatch):
+    bitter, _ = await opened.start(say, "bitter"), await opened.start(say, "sweet")
+    await opened.run_until_idle()
+    place.poison.add((bitter.id, 3))
+    work = loop(opened, place)
+
+    async def away(*_: object) -> int:
+        raise StoreUnavailable("gone")
+
+    monkeypatch.setattr(Publisher, "_replay", away)
+    for _ in range(BACKOFF.tries):
+        await work.make_pass()
+        opened.clock.advance("1m")
+    assert lines(caplog).count("sink_letter_recorded") == 1
+
+
 async def test_a_sink_that_takes_everything_is_no_line_in_the_log(opened, place, caplog):
     await opened.run(say, "sweet")
     await loop(opened, place).make_pass()
@@ -96,12 +112,12 @@ async def test_a_sink_that_takes_everything_is_no_line_in_the_log(opened, place,
 async def test_a_sink_that_is_away_loses_nothing_and_makes_no_dead_letters(opened, place):
     runs = [await opened.start(say, words) for words in ("one", "two", "three", "four")]
     await opened.run_until_idle()
-    place.is_away = True
+    place.troubles["deliver"] = NOBODY_THERE
     work = publisher(opened, place)
     for _ in range(BACKOFF.tries - 1):
         assert await work.make_pass() == 0
         opened.clock.advance("10m")
-    place.is_away = False
+    place.troubles.clear()
     await published(opened, work)
     assert [place.of(run) for run in runs] == [await wanted(opened, run) for run in runs]
     assert await opened.app.parts.store.sink_letters("place", True, 0, 10) == []
@@ -109,10 +125,10 @@ async def test_a_sink_that_is_away_loses_nothing_and_makes_no_dead_letters(opene
 
 async def test_a_sink_that_is_away_is_asked_more_and_more_seldom(opened, place):
     await opened.run(say, "lost")
-    place.is_away = True
+    place.troubles["deliver"] = NOBODY_THERE
     work = publisher(opened, place)
     await work.make_pass()
-    place.is_away = False
+    place.troubles.clear()
     assert await work.make_pass() == 0, "It is not asked before its pause is over."
     opened.clock.advance("1s")
     assert await work.make_pass() > 0
@@ -267,11 +283,11 @@ async def test_a_sink_is_opened_before_the_first_delivery_and_again_after_one_th
     work = publisher(opened, place)
     await published(opened, work)
     assert told == ["open"]
-    place.is_away = True
+    place.troubles["deliver"] = NOBODY_THERE
     await opened.start(say, "two")
     await opened.run_until_idle()
     await work.make_pass()
-    place.is_away = False
+    place.troubles.clear()
     told.clear()
     await published(opened, work)
     assert told == ["open"]
@@ -308,7 +324,7 @@ AWAY = pytest.mark.parametrize(
 )
 
 
-async def held_while_away(opened, place, monkeypatch, call, error) -> list[int]:
+async def held_while_away(opened, place, call, error) -> list[int]:
     """A run that was held back, and then the sink is away for long, and nothing new is written."""
     bitter, _ = await opened.start(say, "bitter"), await opened.start(say, "sweet")
     await opened.run_until_idle()
@@ -316,12 +332,9 @@ async def held_while_away(opened, place, monkeypatch, call, error) -> list[int]:
     work = publisher(opened, place)
     await work.make_pass()
 
-    async def away(*_: object) -> None:
-        raise error
-
-    with monkeypatch.context() as patched:
-        patched.setattr(place, call, away)
-        await published(opened, work)
+    place.troubles[call] = error
+    await published(opened, work)
+    place.troubles.clear()
     place.poison.clear()
     await published(opened, work)
     missing = {*await wanted(opened, bitter)} - {*place.of(bitter)}
@@ -329,29 +342,25 @@ async def held_while_away(opened, place, monkeypatch, call, error) -> list[int]:
 
 
 @AWAY
-async def test_a_run_that_is_held_back_costs_no_tries_while_the_sink_is_away(opened, place, monkeypatch, call, error):
-    assert await held_while_away(opened, place, monkeypatch, call, error) == []
+async def test_a_run_that_is_held_back_costs_no_tries_while_the_sink_is_away(opened, place, call, error):
+    assert await held_while_away(opened, place, call, error) == []
 
 
 @AWAY
 async def test_the_broken_twin_that_counts_such_tries_gives_events_up(opened, place, monkeypatch, call, error):
-    monkeypatch.setattr(publishing, "put_off", lambda *given: hold_on(*given[:4]))
-    assert 3 in await held_while_away(opened, place, monkeypatch, call, error)
+    monkeypatch.setattr(publishing, "wait_out", lambda *given: hold_on(*given[:4]))
+    assert 3 in await held_while_away(opened, place, call, error)
 
 
-async def test_a_lone_event_is_not_to_blame_while_the_sink_says_that_it_is_away(opened, place, monkeypatch):
+async def test_a_lone_event_is_not_to_blame_while_the_sink_says_that_it_is_away(opened, place):
     run = await opened.start(say, "alone")
     await opened.run_until_idle()
     work = publisher(opened, place)
-
-    async def away(*_: object) -> None:
-        raise SinkAway("it is full")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(place, "deliver", away)
-        for _ in range(3 * BACKOFF.tries):
-            await work.make_pass()
-            opened.clock.advance("10m")
+    place.troubles["deliver"] = SinkAway("it is full")
+    for _ in range(3 * BACKOFF.tries):
+        await work.make_pass()
+        opened.clock.advance("10m")
+    place.troubles.clear()
     (view,) = await opened.app.sinks.list()
     assert (view.letters, view.error) == (0, "E-SINK-002 SinkAway: it is full")
     await published(opened, work)
@@ -361,10 +370,10 @@ async def test_a_lone_event_is_not_to_blame_while_the_sink_says_that_it_is_away(
 async def test_the_broken_twin_that_records_before_it_delivers_loses_events(opened, place):
     run = await opened.start(say, "lost")
     await opened.run_until_idle()
-    place.is_away = True
+    place.troubles["deliver"] = NOBODY_THERE
     twin = RecordsFirst(opened.app.parts.store, opened.clock, place, "first", BACKOFF, from_start=True)
     with pytest.raises(ConnectionError):
         await twin.make_pass()
-    place.is_away = False
+    place.troubles.clear()
     await published(opened, publisher(opened, place))
     assert place.of(run) == []

@@ -135,6 +135,16 @@ async def test_the_log_has_a_line_for_each_event(caplog):
     assert "type=queued" in caplog.text
 
 
+async def test_dead_letters_that_are_not_there_are_not_found(database):
+    async with app_on(database, [], worker=False) as app:
+        with pytest.raises(NotFound, match="'place'"):
+            await app.sinks.replay("place", dry_run=True)
+        await app._open_parts().store.take_sink("place", "a-worker", 60_000, True)
+        for dry_run in (True, False):
+            with pytest.raises(NotFound, match="no open dead letter"):
+                await app.sinks.replay("place", [4711], dry_run=dry_run)
+
+
 async def test_what_is_no_position_is_refused(database):
     async with app_on(database, [], worker=False) as app:
         wrongs: list[Any] = ["7", 0, -1, True, 2**70]

@@ -168,6 +168,23 @@ def test_an_attempt_that_failed_and_is_retried_is_not_called_pending():
     assert "| 1 | charge | failed, to be tried again | 1 |" in text
 
 
+@pytest.mark.parametrize(
+    ("title", "cause", "shown"),
+    [
+        ("shop.errors:Declined: no card: a:b", "failed:1", ": Declined: no card: a:b"),
+        ("Step pay failed, and its run goes on: shop:Declined: no", "step:1", "and its run goes on: Declined: no"),
+        ("shop:Declined", "failed:1", ": Declined"),
+    ],
+)
+def test_the_title_of_a_failure_names_its_error_without_the_module(title, cause, shown):
+    assert f"{shown} |" in written(exceptions=(item(title=title, cause=cause),))
+
+
+def test_what_people_ask_is_called_as_they_call_it():
+    asked = item(kind=ItemKind.REVIEW_REQUIRED, cause="review:1", title="note:this: yes")
+    assert ": note:this: yes |" in written(exceptions=(asked,))
+
+
 def test_errors_are_named_without_the_module_of_python_that_they_come_from():
     told = event(1, "failed", {"error_type": "builtins:ValueError", "message": "no"})
     assert "builtins" not in written(events=[told], exceptions=(item(title="builtins:ValueError: no"),))

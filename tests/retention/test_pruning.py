@@ -57,8 +57,10 @@ async def test_a_run_goes_when_it_was_kept_as_long_as_its_policy_says(opened):
     (count,) = (await prune(opened)).counts
     assert (count.tenant, count.workflow, count.families, count.runs) == ("default", "say", 1, 1)
     assert await left(opened) == set()
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFound, match="it was pruned on"):
         await opened.app.get(run_id).info()
+    with pytest.raises(NotFound, match="List runs"):
+        await opened.app.get(run_id, tenant="acme").info()
 
 
 async def test_the_most_specific_policy_counts(opened):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from stepfast.kernel.ports import Store
+from stepfast.stores.postgres.store import PostgresStore
 from tests.stores import postgres, sqlite
 from tests.stores.harness import Harness
 
@@ -30,6 +31,13 @@ def store(harness: Harness) -> Store:
 async def sqlite_harness(tmp_path: Path) -> AsyncIterator[Harness]:
     async with sqlite.harness_on(tmp_path / "stepfast.db") as harness:
         yield harness
+
+
+@pytest.fixture
+async def postgres_store(migrated_postgres_url: str) -> AsyncIterator[PostgresStore]:
+    """One that goes by its own clock, as it does outside of tests."""
+    async with postgres.opened(migrated_postgres_url) as store:
+        yield store
 
 
 @pytest.fixture

@@ -70,6 +70,11 @@ class CarriesACommandOutTwice(SqliteStore):
         return await super().change([request._replace(key=None) for request in requests])
 
 
+class CarriesADryRunOut(SqliteStore):
+    async def change(self, requests):
+        return await super().change([request._replace(dry_run=False) for request in requests])
+
+
 class HandsRunsOutTwice(SqliteStore):
     """Answers a claim with what it handed out before, if there is nothing else."""
 
@@ -153,6 +158,7 @@ TWINS: list[tuple[type[SqliteStore], type[StoreSuite], str]] = [
     (GivesAKeyTwice, StartingSuite, "test_one_key_started_by_many_at_once_is_one_run"),
     (GivesAKeyTwice, SharingSuite, "test_one_key_started_by_two_at_once_is_one_run"),
     (CarriesACommandOutTwice, CommandsSuite, "test_a_command_that_comes_again_is_answered_as_the_first_time"),
+    (CarriesADryRunOut, CommandsSuite, "test_a_dry_run_leaves_its_key_free_and_does_not_ask_it"),
     (HandsRunsOutTwice, ClaimingSuite, "test_a_run_is_claimed_once"),
     (ServesOneTenantFirst, ClaimingSuite, "test_tenants_take_turns_by_bursts"),
     (ShowsEverythingToEveryone, ReadingSuite, "test_a_tenant_does_not_see_a_run_of_another"),

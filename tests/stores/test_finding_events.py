@@ -9,9 +9,7 @@ from uuid import UUID
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.trail import EventFilter
 from stepfast.stores.postgres import reading
-from tests.stores.test_trail_order import store, writer
-
-__all__ = ["store"]
+from tests.stores.postgres import asking
 
 OLDEST = RunId("01930000-0000-7000-8000-000000000001")
 # Few runs with many events each: by what the server knows of them, any part of the trail has some of every run.
@@ -27,7 +25,7 @@ async def looked_through(url: str, name: str) -> int:
     """How many events a statement reads for a page of ten of the oldest run."""
     given = {"run_id": UUID(OLDEST), "after": 0, "before": 10**6, "limit": 10}
     text, names = reading._statement(name, frozenset(given))
-    async with writer(url) as session:
+    async with asking(url) as session:
         await session.execute(FILL)
         await session.execute("analyze stepfast.event")
         (row,) = await session.fetch(f"explain (analyze, format json) {text}", *(given[name] for name in names))
@@ -47,10 +45,10 @@ async def test_the_broken_twin_that_goes_by_positions_reads_all_that_came_since(
     assert await looked_through(migrated_postgres_url, "find_events") > 10_000
 
 
-async def test_it_is_the_newest_events_that_come_first(store, migrated_postgres_url):
-    async with writer(migrated_postgres_url) as session:
+async def test_it_is_the_newest_events_that_come_first(postgres_store, migrated_postgres_url):
+    async with asking(migrated_postgres_url) as session:
         await session.execute(FILL)
-    found = await store.find_events(EventFilter(run_id=OLDEST, limit=3))
+    found = await postgres_store.find_events(EventFilter(run_id=OLDEST, limit=3))
     assert [event.seq for event in found] == [2000, 1999, 1998]
-    after = await store.find_events(EventFilter(run_id=OLDEST, limit=2, before=found[-1].position))
+    after = await postgres_store.find_events(EventFilter(run_id=OLDEST, limit=2, before=found[-1].position))
     assert [event.seq for event in after] == [1997, 1996]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from stepfast.kernel.states import WaitKind
-from stepfast.stores.statements import shared_statements
+from stepfast.stores.lives import TRANSFORMATIONS
+from stepfast.stores.statements import narrowed, shared_statements
 from tests.stores.harness import Harness, decide, joins, wait
 
 RELATIVES = 3_000
@@ -27,8 +28,10 @@ async def test_only_those_of_the_run_itself_are_read(harness):
 
 
 async def explained(harness: Harness, words: str, run_id: str) -> str:
-    statement = shared_statements()["list_transformations"]
-    found: list[tuple[Any, ...]] = await harness.sql(f"{words} {statement}", run_id=run_id, limit=100)
+    statement = narrowed(shared_statements()["list_children"], TRANSFORMATIONS)
+    found: list[tuple[Any, ...]] = await harness.sql(
+        f"{words} {statement}", run_id=run_id, limit=100, **TRANSFORMATIONS
+    )
     return "\n".join(str(row) for row in found)
 
 

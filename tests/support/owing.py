@@ -1,19 +1,19 @@
-"""A store that puts off what it has said it did: the part that broken twins of commits share."""
+"""A store that puts off what it has said it did: the part that broken twins share."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from stepfast.kernel.decisions import Decision
 from stepfast.kernel.ports import Store
 
 
 class OwingStore:
-    """Writes what it owes when it is next asked for something; who dies before that never does."""
+    """Does what it owes when it is next asked for something; who dies before that never does."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._owed: list[Decision] = []
+        self._owed: list[Callable[[], Awaitable[object]]] = []
 
     def __getattr__(self, method: str) -> Any:
         async def call(*args: Any, **named: Any) -> Any:
@@ -24,5 +24,5 @@ class OwingStore:
 
     async def _pay(self) -> None:
         owed, self._owed = self._owed, []
-        if owed:
-            await self._store.save(owed)
+        for act in owed:
+            await act()

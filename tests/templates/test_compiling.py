@@ -12,7 +12,7 @@ from stepfast.kernel.retry import Retry
 from stepfast.workflows.limits import Limits
 from stepfast.workflows.plans import plan as plans
 from stepfast.workflows.templates.loading import load_template
-from tests.templates.writing import HEAD, loaded, of_steps, step_of
+from tests.templates.writing import HEAD, loaded, of_steps, step_of, told
 
 
 def test_each_verb_becomes_that_of_a_plan():
@@ -119,6 +119,22 @@ def test_assets_that_are_read_and_written_are_kept():
     assert [used.asset.evaluate({}) for used in step.reads] == ["x"]
     (written,) = step.writes
     assert (written.asset.evaluate({"output": 1}), written.media_type, written.content) == ("y-1", "text/plain", None)
+
+
+def test_types_are_compared_in_small_letters_however_they_are_written():
+    head = HEAD + "inputs: {p: {kind: asset, type: Application/PDF}, e: {kind: event, type: Some.Type}}\n"
+    steps = "- {id: a, set: 1, reads: {asset: x, type: Image/*}, writes: {asset: y, type: Text/Plain}}"
+    template = of_steps(steps, head=head)
+    [step] = template.plan.block.steps
+    assert (step.reads[0].media_type, step.writes[0].media_type) == ("image/*", "text/plain")
+    assert [each.spec.type for each in template.inputs.values()] == ["application/pdf", "Some.Type"]
+
+
+def test_types_that_nothing_could_fit_are_refused_where_they_are_written():
+    steps = "steps: [{id: a, set: 1, reads: {asset: x, type: '*/pdf'}, writes: {asset: y, type: 'text/*'}}]"
+    found = told(HEAD + "inputs: {p: {kind: collection, type: pdf}}\n" + steps)
+    places = ["/inputs/p/type", "/steps/0/reads/type", "/steps/0/writes/type"]
+    assert [next(place for place in places if f" {place}: it is '" in line) for line in found] == places
 
 
 def test_who_is_asked_anew_is_who_was_asked_first_unless_somebody_else_is_named():

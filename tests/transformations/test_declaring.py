@@ -98,6 +98,14 @@ def test_a_transformation_takes_assets():
         Domain("own").transformation("bad")(bad)
 
 
+def test_a_type_that_no_asset_could_fit_is_refused():
+    async def bad(document: Source) -> Derived:
+        return Derived(document.text)
+
+    with pytest.raises(InvalidDefinition, match=r"inputs: The media type is '\*/pdf'"):
+        Domain("own").transformation("bad", inputs="*/pdf")(bad)
+
+
 def test_executors_tell_what_it_is_and_takes():
     (executor,) = [each for each in docs.list() if each.name == "docs.to_text"]
     assert (executor.kind, executor.description) == ("transformation", "Make a text of a document.")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 import pytest
 
-from stepfast import Derived, NotFound, RunFailed, Source, each, reconstructing, workflow
+from stepfast import Derived, Domain, Graph, NotFound, Retry, RunFailed, Source, each, reconstructing, workflow
 from stepfast.kernel.errors import AssetNotFound, Invalid, StoreUnavailable
 from stepfast.sync import Stepfast as BlockingStepfast
 from stepfast.testing import engine
@@ -38,6 +41,32 @@ async def test_it_is_given_content_and_what_is_known_of_it(opened):
     source = WORLD["source"]
     assert (source.uri, source.content, source.tags) == ("asset:contract@1", b"pay in 30 days", ("legal",))
     assert (source.media_type, source.metadata) == ("application/pdf", {"of": "acme"})
+
+
+def wrapped(function: Any) -> Any:
+    @functools.wraps(function)
+    def call(**given: Any) -> Any:
+        return function(**given)
+
+    return call
+
+
+own = Domain("own", retry=Retry(attempts=1))
+
+
+@own.transformation("loud")
+@wrapped
+async def loud(document: Source) -> Derived:
+    return Derived(document.text.upper())
+
+
+async def test_a_coroutine_that_a_plain_function_gives_is_awaited():
+    graph = Graph("loudly", input=str)
+    graph.use(loud, document=graph.input)
+    async with engine(workflows=[graph]) as opened:
+        await put_contract(opened)
+        await opened.run(graph, "contract")
+        assert await opened.app.assets.read("contract/loud") == b"PAY IN 30 DAYS"
 
 
 async def test_each_use_is_a_run_of_its_own(opened):

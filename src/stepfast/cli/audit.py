@@ -18,6 +18,7 @@ from stepfast.cli.printing import print_facts, print_json, print_table, say
 from stepfast.kernel.auditing import AuditFinding, AuditReport
 from stepfast.kernel.errors import Invalid, StoreUnavailable
 from stepfast.kernel.seals import Signer
+from stepfast.kernel.texts import counted
 from stepfast.seal_files import SealFile
 from stepfast.signing import PUBLIC, KeyedSigner, SealKeys, new_pair, read_seal_keys
 from stepfast.trail_files import lines_in, lines_of, verify_lines
@@ -38,8 +39,8 @@ def seal(client: Client) -> None:
     if client.is_json:
         print_json({"sealed": count})
     else:
-        sealed = "1 event was sealed." if count == 1 else f"{count} events were sealed."
-        say(sealed if count else "Nothing was written since the last seal.")
+        sealed = counted(count, "event was sealed", "events were sealed")
+        say(f"{sealed}." if count else "Nothing was written since the last seal.")
 
 
 @click.command()
@@ -170,8 +171,8 @@ def _print_report(client: Client, report: AuditReport) -> None:
         print_facts({**counts, "pruned runs": report.pruned or None, "not copied yet": report.uncopied or None})
         if report.findings:
             print_table(("code", "fault", "seal", "run", "what"), [*map(_row, report.findings)])
-        wrong = "1 thing is wrong." if len(report.findings) == 1 else f"{len(report.findings)} things are wrong."
-        say("The trail is what was written." if report.is_sound else wrong)
+        wrong = counted(len(report.findings), "thing is wrong", "things are wrong")
+        say("The trail is what was written." if report.is_sound else f"{wrong}.")
     if not report.is_sound:
         sys.exit(ERROR)
 

@@ -18,7 +18,8 @@ from stepfast.cli.printing import UNCUT, console, print_json, print_table, say, 
 from stepfast.kernel.commands import Changed
 from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.kernel.ids import RunId
-from stepfast.kernel.states import RunState, check_move
+from stepfast.kernel.states import RunState
+from stepfast.kernel.texts import counted
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -31,14 +32,10 @@ class Action(NamedTuple):
 
     name: str
     done: str
-    move: str
-    """The move of the run that it asks for."""
     one: Callable[[Stepfast, str, str | None], Awaitable[Changed]]
     """For an app, a run's id and the key under which this counts once."""
     pages: Callable[[Stepfast, str | None], AsyncIterator[BulkAnswer]]
     """For an app and the key of the whole."""
-    look: Callable[[Stepfast, str], Awaitable[None]] | None = None
-    """Refuses what would be refused of a run besides its state, where a step of it is named."""
     names_code: bool = False
     """Whether the app's own workflows count, if one is named: only code knows what a version of a graph stands for, and
     what rests on its steps."""
@@ -175,12 +172,7 @@ async def _named(client: Client, app: Stepfast, action: Action, choice: Choice) 
     for name in dict.fromkeys(choice.runs):
         try:
             view = await client.find(app, name)
-            if choice.dry_run:
-                check_move(view.run_id, view.state, action.move)
-                if action.look is not None:
-                    await action.look(app, view.run_id)
-            else:
-                await action.one(app, view.run_id, None if choice.key is None else f"{choice.key}/{view.run_id}")
+            await action.one(app, view.run_id, None if choice.key is None else f"{choice.key}/{view.run_id}")
             yield BulkAnswer(1, (view.run_id,))
         except StepfastError as error:
             yield BulkAnswer(1, refused=(Refusal(RunId(name), error),))
@@ -212,11 +204,10 @@ def _tell(client: Client, action: Action, choice: Choice, tally: Tally) -> None:
 
 
 def _summary(answer: BulkAnswer, action: Action, dry_run: bool) -> str:
-    runs = "1 run" if answer.matched == 1 else f"{answer.matched:,} runs"
     verb = f"{len(answer.changed):,} would be {action.done}" if dry_run else f"{len(answer.changed):,} {action.done}"
     skipped = f", {answer.skipped:,} skipped for their state" if answer.skipped else ""
     refused = f", {len(answer.refused):,} refused" if answer.refused else ""
-    return f"Of {runs}: {verb}{skipped}{refused}."
+    return f"Of {counted(answer.matched, 'run')}: {verb}{skipped}{refused}."
 
 
 def _object(answer: BulkAnswer, dry_run: bool) -> dict[str, Any]:

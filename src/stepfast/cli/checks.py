@@ -12,8 +12,8 @@ from stepfast.cli.printing import took
 from stepfast.cli.serving import living_workers
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.sinks import SinkView
+from stepfast.kernel.texts import counted
 from stepfast.kernel.views import LASTING_TROUBLE, Finding
-from stepfast.reports.texts import counted
 from stepfast.stores.health import Health
 
 # Leases are counted by the database's clock alone; further apart, log lines and moments become hard to compare.
@@ -151,11 +151,11 @@ async def queues(app: Stepfast) -> Check:
 
 
 async def seals(app: Stepfast) -> Check:
-    """Whether a trail that somebody has begun to seal is sealed on."""
+    """Whether a trail is sealed on that somebody has begun to seal, or has keys for."""
     status = await app.audit.status()
-    if status.sealed_at is None:
-        return Check(Level.OK, "seals", "The trail is not sealed: no worker has STEPFAST_SEAL_KEYS.")
     late_ms = 0 if status.unsealed_since is None else await app.now() - status.unsealed_since
+    if status.sealed_at is None and (app.signer is None or late_ms < LATE_SEAL_MS):
+        return Check(Level.OK, "seals", "The trail is not sealed.")
     if late_ms < LATE_SEAL_MS:
         return Check(Level.OK, "seals", f"The trail is up to date, with {counted(status.seals, 'seal')}.")
     found = f"Events have not been sealed for {took(late_ms)}."

@@ -16,6 +16,7 @@ from stepfast.cli.logs import show_log
 from stepfast.cli.options import common_options
 from stepfast.kernel.durations import span_ms
 from stepfast.kernel.errors import Invalid, NotFound, WaitTimeout
+from stepfast.kernel.retention import RunGone
 from stepfast.kernel.texts import shown
 from stepfast.kernel.views import RunView
 from stepfast.runs import Run
@@ -95,6 +96,8 @@ class Client:
         handle = app.get(run_id, tenant=self.tenant)
         try:
             return await handle.info()
+        except RunGone:
+            raise
         except NotFound:
             raise self._not_found(run_id) from None
 

@@ -17,6 +17,7 @@ from stepfast.cli.paging import Listing, print_page
 from stepfast.cli.printing import moment, print_facts, print_json, shortened
 from stepfast.cli.shapes import object_of
 from stepfast.kernel.commands import Changed
+from stepfast.kernel.texts import class_name
 from stepfast.kernel.views import LetterView
 
 PAGE = 50
@@ -90,23 +91,24 @@ def discard(client: Client, **given: Any) -> None:
 
 def _change(client: Client, name: str, done: str, given: dict[str, Any], more: dict[str, Any]) -> None:
     choice = Choice.taken_from(given, {**LETTER_FILTERS, "group": "group"})
-    said = {"reason": given["reason"], "actor": given["asked_by"], "tenant": client.tenant, **more}
+    said = {"reason": given["reason"], "actor": given["asked_by"], "tenant": client.tenant, "dry_run": choice.dry_run}
+    said |= more
 
     async def one(app: Stepfast, run_id: str, key: str | None) -> Changed:
         changed: Changed = await getattr(app.dead_letters, name)(run_id, key=key, **said)
         return changed
 
     def pages(app: Stepfast, key: str | None) -> AsyncIterator[BulkAnswer]:
-        walk = {"limit": given["limit"], "cursor": given["cursor"], "dry_run": choice.dry_run}
+        walk = {"limit": given["limit"], "cursor": given["cursor"]}
         answers: AsyncIterator[BulkAnswer] = getattr(app.dead_letters, f"{name}_pages")(
             key=key, **said, **walk, **choice.filters
         )
         return answers
 
-    change(client, Action(name, done, "retry", one, pages, names_code=more.get("version") is not None), choice)
+    change(client, Action(name, done, one, pages, names_code=more.get("version") is not None), choice)
 
 
 def _row(letter: LetterView) -> tuple[object, ...]:
-    workflow, error = f"{letter.workflow}@{letter.version}", letter.error_type.rpartition(":")[2]
+    workflow, error = f"{letter.workflow}@{letter.version}", class_name(letter.error_type)
     told = (letter.step, error, shortened(letter.message), moment(letter.recorded_at), letter.resolution)
     return (letter.run_id, workflow, *told)

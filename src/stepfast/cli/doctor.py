@@ -61,7 +61,7 @@ def _outside(client: Client) -> list[Check]:
         checks.schema(health),
         checks.clock(health),
         checks.transactions(health),
-        checks.trail(health),
+        *([checks.trail(health)] if health.schema else []),
     ]
 
 

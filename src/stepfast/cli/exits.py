@@ -17,7 +17,6 @@ from stepfast.kernel.errors import (
     TokenForeign,
     TokenUsed,
     TokenWrong,
-    Unstorable,
     VerdictNotAllowed,
     WaitTimeout,
 )
@@ -39,7 +38,6 @@ REPLACE_ME = 75
 _CODES: dict[type[StepfastError], int] = {
     Invalid: USAGE,
     InvalidDefinition: ERROR,
-    Unstorable: ERROR,
     NotFound: NOT_FOUND,
     StepNotFound: NOT_FOUND,
     IllegalMove: REFUSED,

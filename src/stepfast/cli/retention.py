@@ -14,6 +14,7 @@ from stepfast.cli.printing import moment, print_json, print_table, say, visible
 from stepfast.cli.shapes import page_object
 from stepfast.engine.pruning import PruneReport
 from stepfast.kernel.retention import ALL, Held, Policy
+from stepfast.kernel.texts import counted
 from stepfast.retention import FOREVER
 
 _DAY_MS = 86_400_000
@@ -120,11 +121,11 @@ def _confirm(client: Client, older_than: str | None, workflow: str | None, is_su
 def _tell(report: PruneReport, dry_run: bool) -> None:
     if report.counts:
         print_table(("tenant", "workflow", "families", "runs", "events"), report.counts)
-    gone = "would go" if dry_run else "is gone" if report.runs == 1 else "are gone"
-    say(f"{report.runs} {'run' if report.runs == 1 else 'runs'} {gone}.")
+    words = ("run would go", "runs would go") if dry_run else ("run is gone", "runs are gone")
+    say(f"{counted(report.runs, *words)}.")
     for why, count in sorted(report.held.items()):
         told = f"{why}, by a policy (`stepfast retention list`)" if why == Held.KEPT else why
-        say(f"{count} {'family stays' if count == 1 else 'families stay'}: {told}.")
+        say(f"{counted(count, 'family stays', 'families stay')}: {told}.")
 
 
 def _is_seen(client: Client, policy: Policy) -> bool:

@@ -141,7 +141,8 @@ def _change(
     if step and not choice.runs:
         hint = "." if name == "rollback" else f", or leave --{'from' if name == 'rerun' else 'step'} out."
         raise Invalid(f"A step is named, but no run. Name the run{hint}")
-    said = {"reason": given["reason"], "actor": given["asked_by"]} | ({"version": version} if version else {})
+    said = {"reason": given["reason"], "actor": given["asked_by"], "dry_run": choice.dry_run}
+    said |= {"version": version} if version else {}
 
     async def one(app: Stepfast, run_id: str, key: str | None) -> Changed:
         handle = app.get(run_id, tenant=client.tenant)
@@ -150,15 +151,7 @@ def _change(
 
     def pages(app: Stepfast, key: str | None) -> AsyncIterator[BulkAnswer]:
         where = {**choice.filters, "tenant": client.tenant}
-        walk = {"limit": given["limit"], "cursor": given["cursor"], "dry_run": choice.dry_run}
-        return app.change_pages(name, where, key=key, **said, **walk)
-
-    async def look(app: Stepfast, run_id: str) -> None:
-        # Only dry runs need it.
-        from stepfast.rehearsing import rehearse
-
-        (named,) = (step or {}).values()
-        await rehearse(app.get(run_id, tenant=client.tenant), name, named, version)
+        return app.change_pages(name, where, key=key, **said, limit=given["limit"], cursor=given["cursor"])
 
     names_code = version is not None or bool(step)
-    change(client, Action(name, done, name, one, pages, look if step else None, names_code), choice)
+    change(client, Action(name, done, one, pages, names_code), choice)

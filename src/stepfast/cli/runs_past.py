@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 SHOWN_STEPS = 100
 
 
-# A number below zero is refused as one, and not as an option that there is none of.
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command()
 @with_client
 @click.argument("run")
 @click.argument("when", metavar="EVENT|TIME")
@@ -36,7 +35,7 @@ def at(client: Client, run: str, when: str) -> None:
 
     A moment is written as 2026-11-16T09:30:00; without a zone, like +01:00, it is UTC.
     """
-    event = _number(when)
+    event = written(when)
     time = None if event is not None else _time(when)
 
     async def read(app: Stepfast) -> Moment:
@@ -163,11 +162,6 @@ def _row(step: RebuiltStep, record: StepView | None) -> tuple[object, ...]:
     state = f"{step.state}, superseded" if is_gone else step.state
     times = (moment(step.started_at), moment(step.ended_at))
     return (step.address, state, step.attempt, step.generation, *times, shortened(answer))
-
-
-def _number(text: str) -> int | None:
-    number = written(text.removeprefix("-"))
-    return -number if number is not None and text.startswith("-") else number
 
 
 def _time(text: str) -> datetime:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from stepfast.kernel.texts import class_name
 from stepfast.kernel.views import EventView, RunView, StepView
 
 _JSON_TEXTS = frozenset({"input", "value", "error", "metadata", "data"})
@@ -54,5 +55,5 @@ def error_line(text: str | None) -> str | None:
     error = parsed(text)
     if not isinstance(error, dict):
         return None if error is None else str(error)
-    kind = str(error.get("type", "")).rpartition(":")[2]
+    kind = class_name(str(error.get("type", "")))
     return f"{kind}: {error.get('message', '')}" if kind else str(error.get("message", ""))

@@ -11,7 +11,6 @@ from stepfast.cli.actors import actor_options
 from stepfast.cli.client import Client, with_client
 from stepfast.cli.printing import moment, print_facts, print_json, print_table, say
 from stepfast.cli.shapes import page_object
-from stepfast.kernel.errors import NotFound
 from stepfast.kernel.sinks import HeldBack, SinkLetterView, SinkView
 
 LETTERS = 100
@@ -63,17 +62,7 @@ def show(client: Client, sink: str) -> None:
 @click.option("--dry-run", is_flag=True, help="Only say how many it would be.")
 def replay(client: Client, sink: str, positions: tuple[int, ...], limit: int, dry_run: bool) -> None:
     """Have dead letters of a sink delivered once more, at these POSITIONS or the first of all."""
-
-    async def ask(app: Stepfast) -> int:
-        await app.sinks.get(sink)
-        if not dry_run:
-            return await app.sinks.replay(sink, positions or None, limit=limit)
-        letters = await app.sinks.letters(sink, limit=limit)
-        return sum(not positions or letter.letter.position in positions for letter in letters)
-
-    count = client.perform(ask)
-    if positions and not count and not dry_run:
-        raise NotFound(f"Sink {sink!r} has no open dead letter there. See `stepfast sinks show {sink}`.")
+    count = client.perform(lambda app: app.sinks.replay(sink, positions or None, limit=limit, dry_run=dry_run))
     if client.is_json:
         print_json({"replayed": count, "dry_run": dry_run})
     else:

@@ -14,6 +14,7 @@ from stepfast.cli.loading import find_app
 from stepfast.cli.options import common_options
 from stepfast.cli.printing import print_json, print_table, say
 from stepfast.executors import Executors
+from stepfast.kernel.texts import counted
 from stepfast.settings import Found, read_settings
 from stepfast.workflows.plans.drawing import describe, mermaid
 from stepfast.workflows.templates.loading import BOM, Template, load_template
@@ -102,9 +103,8 @@ def _tell(good: list[Template], problems: list[Problem], executors: Executors | 
     for problem in problems:
         say(f"{problem} [{problem.code}]")
     for template in good:
-        steps = len(list(template.plan))
-        number = "1 step" if steps == 1 else f"{steps:,} steps"
-        say(f"{template.file}: {template.name} version {template.version} is good: {number}.")
+        steps = counted(len(list(template.plan)), "step")
+        say(f"{template.file}: {template.name} version {template.version} is good: {steps}.")
     if executors is None:
         say(UNCHECKED)
 

@@ -11,6 +11,7 @@ from stepfast.checks import CheckedRun, CheckReport
 from stepfast.cli.client import Client, with_client
 from stepfast.cli.exits import ERROR
 from stepfast.cli.printing import print_json, print_table, say
+from stepfast.kernel.texts import counted
 from stepfast.workflows.fitting import Verdict
 
 ADVICE = {
@@ -54,8 +55,7 @@ def _tell(report: CheckReport) -> None:
         say(str(unsafe))
     for changed in report.changed:
         say(str(changed))
-    runs = "1 open run" if report.checked == 1 else f"{report.checked:,} open runs"
-    say(f"{runs} checked, {report.breaking:,} would not go on with this code.")
+    say(f"{counted(report.checked, 'open run')} checked, {report.breaking:,} would not go on with this code.")
 
 
 def _row(checked: CheckedRun) -> tuple[object, ...]:

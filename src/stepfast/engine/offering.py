@@ -12,7 +12,7 @@ from stepfast.kernel.errors import SinkAway, SinkFailed, StepfastError
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.origins import shown
 from stepfast.kernel.sinks import Refusal, Sink
-from stepfast.kernel.texts import storable
+from stepfast.kernel.texts import guarded, storable
 from stepfast.kernel.views import EventView
 
 DELIVERY_S = 10.0
@@ -24,7 +24,7 @@ MAX_ERROR = 500
 LOST = "Another publisher has the sink."
 
 
-class Trouble(NamedTuple):
+class Failing(NamedTuple):
     """Why something was not done; `is_away` where that has nothing to do with what was offered."""
 
     text: str
@@ -47,7 +47,7 @@ class Offered(NamedTuple):
 class Offering:
     """One sink and what it is offered; it is opened first, and again after it has not taken something.
 
-    `keep` is asked before each delivery whether the sink is still ours; a page of slow deliveries may outlast a lease.
+    `keep` is asked before all that may take long whether the sink is still ours: a page of it may outlast a lease.
     """
 
     def __init__(self, sink: Sink, keep: Callable[[], Awaitable[bool]] | None = None) -> None:
@@ -55,18 +55,20 @@ class Offering:
         self._keep = keep
         self._is_open = False
         self._opening = asyncio.Lock()
+        self._attempts = 0
+        self._closed_for: Failing | None = None
 
     async def close(self) -> None:
         """Let go of the sink, which may hang or fail over it."""
         self._is_open = False
-        await _trouble_of(self._sink.close)
+        await _failing_of(self._sink.close)
 
     async def offer(self, events: Sequence[EventView], is_long_away: bool = False) -> Offered:
         """Have the sink take events; after one that it does not take, none of the same run."""
         if not events:
             return Offered(0, [])
-        if (trouble := await self._opened()) is not None:
-            return Offered(0, [Refusal(events[0], trouble.text)], is_away=True)
+        if (failing := await self._opened()) is not None:
+            return Offered(0, [Refusal(events[0], failing.text)], failing.is_away)
         if await self._delivered(events) is None:
             return Offered(len(events), [])
         chains = _by_run(events)
@@ -94,56 +96,60 @@ class Offering:
 
     async def offer_in_order(self, events: Sequence[EventView]) -> Offered:
         """Have the sink take events of one run, one after the other."""
-        if events and (trouble := await self._opened()) is not None:
-            return Offered(0, [Refusal(events[0], trouble.text)], is_away=True)
-        return await self._deliver_in_order(events)
-
-    async def trouble_with(self, events: Sequence[EventView]) -> Trouble | None:
-        """Why the sink did not take events; None when it did."""
-        if (trouble := await self._opened()) is not None:
-            return trouble._replace(is_away=True)
-        return await self._delivered(events)
-
-    async def _deliver_in_order(self, events: Sequence[EventView]) -> Offered:
+        if events and (failing := await self._opened()) is not None:
+            return Offered(0, [Refusal(events[0], failing.text)], failing.is_away)
         for number, event in enumerate(events):
-            trouble = await self._delivered([event])
-            if trouble is not None:
-                return Offered(number, [Refusal(event, trouble.text)], trouble.is_away)
+            failing = await self._delivered([event])
+            if failing is not None:
+                return Offered(number, [Refusal(event, failing.text)], failing.is_away)
         return Offered(len(events), [])
 
-    async def _opened(self) -> Trouble | None:
-        # Of those that are delivered side by side one opens it again, and the others wait for that.
+    async def _opened(self) -> Failing | None:
+        """Why the sink cannot be opened, which is never the fault of what it is to be offered; None when it is open."""
+        attempts = self._attempts
+        # Of those that are delivered side by side one opens it again; the others wait for that, and go by its answer.
         async with self._opening:
             if self._is_open:
                 return None
-            trouble = await _trouble_of(self._sink.open)
-            self._is_open = trouble is None
-            return trouble
+            if attempts == self._attempts or self._closed_for is None:
+                self._closed_for = await self._open_anew()
+                self._attempts += 1
+                self._is_open = self._closed_for is None
+            return self._closed_for
 
-    async def _delivered(self, events: Sequence[EventView]) -> Trouble | None:
-        if self._keep is not None and not await self._keep():
-            return Trouble(LOST)
-        trouble = await _trouble_of(partial(self._sink.deliver, [shown(event) for event in events]))
-        if trouble is not None:
+    async def _open_anew(self) -> Failing | None:
+        if not await self._is_ours():
+            return Failing(LOST, is_away=True)
+        failing = await _failing_of(self._sink.open)
+        return None if failing is None else failing._replace(is_away=True)
+
+    async def _delivered(self, events: Sequence[EventView]) -> Failing | None:
+        if not await self._is_ours():
+            return Failing(LOST)
+        failing = await _failing_of(partial(self._sink.deliver, [shown(event) for event in events]))
+        if failing is not None:
             self._is_open = False
-        return trouble
+        return failing
+
+    async def _is_ours(self) -> bool:
+        return self._keep is None or await self._keep()
 
 
-async def _trouble_of(call: Callable[[], Awaitable[None]]) -> Trouble | None:
+async def _failing_of(call: Callable[[], Awaitable[None]]) -> Failing | None:
     """Why other people's code or service failed, or took too long; None when it did neither."""
     try:
         async with asyncio.timeout(DELIVERY_S):
             await call()
     except TimeoutError as error:
-        return Trouble(told(error, _said(error) or f"It did not answer within {DELIVERY_S:g} s."))
+        return Failing(told(error, guarded(str, error) or f"It did not answer within {DELIVERY_S:g} s."))
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
         # It was not us who were cancelled: a client that lost its connection cancels what waits for an answer.
-        return Trouble(told(error, "It broke off by itself."))
+        return Failing(told(error, "It broke off by itself."))
     except Exception as error:  # noqa: BLE001 - other people's code and services
-        return Trouble(told(error), isinstance(error, SinkAway))
+        return Failing(told(error), isinstance(error, SinkAway))
     return None
 
 
@@ -153,14 +159,9 @@ def told(error: BaseException, message: str | None = None) -> str:
     Whatever it says can be stored: a sink whose trouble could not be would never get any further.
     """
     code = error.code if isinstance(error, StepfastError) else SinkFailed.code
-    return storable(f"{code} {type(error).__name__}: {message or _said(error)}"[:MAX_ERROR])
-
-
-def _said(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - how an error shows itself is up to its class, and may fail
-        return "It cannot say what is wrong."
+    said = message or guarded(str, error)
+    text = "It cannot say what is wrong." if said is None else said
+    return storable(f"{code} {type(error).__name__}: {text}")[:MAX_ERROR]
 
 
 def _by_run(events: Sequence[EventView]) -> list[list[EventView]]:

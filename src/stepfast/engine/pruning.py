@@ -93,22 +93,38 @@ class Tally:
         return PruneReport(tuple(counts), dict(self.held))
 
 
-class Pruner:
-    """Lets families of runs go; any number of processes may, and each family goes once."""
+class Progress:
+    """How far passes have looked; whoever makes them with one pruner after the other keeps it for all."""
 
-    def __init__(self, store: Store, values: Values, signer: Callable[[], Signer | None]) -> None:
-        self._store = store
-        self._values = values
-        self._signer = signer
+    def __init__(self) -> None:
         self._reached: Reached = {}
         self._looked_at = Instant(0)
         self._policies: list[Policy] = []
-        self.is_over: Callable[[], bool] = lambda: False
-        """Whether the time that a pass may take is over: what is left is for the next."""
 
-    def go_on_from(self, other: Pruner) -> None:
-        """Begin the next pass where that of another has got to."""
-        self._reached, self._looked_at, self._policies = other._reached, other._looked_at, other._policies
+    def under(self, policies: list[Policy], now: Instant) -> Reached:
+        """Where to go on, which moves along; from the beginning when the policies are other ones, or after a while."""
+        if policies != self._policies or now - self._looked_at >= LOOK_AGAIN_MS:
+            self._reached, self._looked_at, self._policies = {}, now, policies
+        return self._reached
+
+
+class Pruner:
+    """Lets families of runs go; any number of processes may, and each family goes once."""
+
+    def __init__(
+        self,
+        store: Store,
+        values: Values,
+        signer: Callable[[], Signer | None],
+        progress: Progress | None = None,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`is_over` says whether the time that a pass may take is over: what is left is for the next."""
+        self._store = store
+        self._values = values
+        self._signer = signer
+        self._progress = progress or Progress()
+        self._is_over = is_over
 
     async def make_pass(self) -> PruneReport:
         """Let go what the policies say, as far as it was not looked at before; where there are none, do nothing."""
@@ -118,11 +134,8 @@ class Pruner:
         return report
 
     async def _prune_on(self, policies: list[Policy]) -> PruneReport:
-        """Go on where the last pass got to, unless the policies are other ones by now."""
         now = await self._store.now()
-        if policies != self._policies or now - self._looked_at >= LOOK_AGAIN_MS:
-            self._reached, self._looked_at, self._policies = {}, now, policies
-        return await self._prune(PruneScope(), policies, now, self._reached)
+        return await self._prune(PruneScope(), policies, now, self._progress.under(policies, now))
 
     async def prune(self, scope: PruneScope) -> PruneReport:
         """Look at all runs that have ended, and let go those that may."""
@@ -135,7 +148,7 @@ class Pruner:
         is_sealing = self._signer() is not None or await self._store.last_seal() is not None
         if is_sealing and self._signer() is None and not scope.dry_run:
             raise Invalid("The trail is sealed, and what goes must be signed: set STEPFAST_SEAL_KEYS to prune runs.")
-        tally, look = Tally(), Look(self._store, scope, policies, now, is_sealing, self.is_over)
+        tally, look = Tally(), Look(self._store, scope, policies, now, is_sealing, self._is_over)
         batches = Batches(self._store, self._signer(), look, tally)
         async for family in look.families(reached, tally):
             if scope.dry_run:
@@ -150,7 +163,7 @@ class Pruner:
     async def _sweep(self) -> None:
         """Remove what runs that are gone have left in the blob store; one that cannot be removed keeps no other."""
         after, problem = "", None
-        while not self.is_over() and (page := await self._store.unswept(after, SWEEP_PAGE)):
+        while not self._is_over() and (page := await self._store.unswept(after, SWEEP_PAGE)):
             done = list[RunId]()
             for tenant, run_id in page:
                 try:
@@ -225,26 +238,19 @@ class Look:
         """A family, if all its members may go; or why one of them may not."""
         policy = policy_for(self._policies, root.tenant, root.workflow)
         keep = keep_ms(policy, self.scope.least_ms)
+        rule = (self.now, keep, self.is_sealing, self.scope.least_ms)
         members, size, events = list[KeptRun](), 0, 0
         # The one that began it first: mostly that alone says why it stays.
-        if (why := self._why_kept(root, keep)) is not None:
+        if (why := root.why_told(*rule)) is not None:
             return why
         async for member in self.members(root):
-            if (why := self._why_kept(member, keep)) is not None:
+            if (why := member.why_told(*rule)) is not None:
                 return why
             size, events = size + 1, events + (member.last_seq or 0)
             if size <= MAX_RUNS:
                 members.append(member)
         is_whole = size <= MAX_RUNS and (events <= MAX_EVENTS or size == 1)
         return Family(root, policy, size, events, tuple(members) if is_whole else None)
-
-    def _why_kept(self, run: KeptRun, keep: int | None) -> Held | None:
-        """Why a run cannot go; whoever asks for an age is told of those that are old enough and have a policy."""
-        why, least = run.why_kept(self.now, keep, self.is_sealing), self.scope.least_ms
-        if why not in (Held.YOUNG, Held.KEPT):
-            return why
-        is_asked_for = least is not None and run.ended_at is not None and run.ended_at <= self.now - least
-        return Held.KEPT if is_asked_for else Held.YOUNG
 
     async def members(self, root: KeptRun) -> AsyncIterator[KeptRun]:
         """A run and all that it has started, children before their parents."""

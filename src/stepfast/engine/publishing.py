@@ -22,7 +22,7 @@ from stepfast.kernel.sinks import (
     after_outage,
     hold_back,
     hold_on,
-    put_off,
+    wait_out,
 )
 from stepfast.kernel.trail import Doubt
 from stepfast.kernel.views import EventView
@@ -101,6 +101,7 @@ class Publisher:
         if taken is None or before is None or before.token != taken.token:
             # What another publisher was in doubt about, and whom it holds back, is not known here.
             self._doubt, self._knows_all_held = None, False
+            self._times_away.clear()
         self._taken, self._look_at, self._renew_at = taken, Instant(now + LOOK_MS), Instant(now + RENEW_MS)
         return taken
 
@@ -128,7 +129,6 @@ class Publisher:
         assert self._taken is not None
         held = await self._store.held_back(self._taken.name, MAX_HELD + 1)
         self._held = {each.run_id: each for each in held}
-        self._times_away.clear()
         self._knows_all_held = len(held) <= MAX_HELD
 
     async def _go_on(self, taken: TakenSink) -> tuple[int, bool]:
@@ -146,12 +146,11 @@ class Publisher:
             is_all = amount == self._page or len(page.events) < amount
             may_be_poison = offered.may_be_poison and is_all
             await self._save(taken, after_outage(taken, offered.refused[0], now, self._backoff, may_be_poison))
-            self._adapt(offered)
         elif page.reached > taken.cursor:
             stopped = {**unclear, **{each.event.run_id: each for each in offered.refused}}
             await self._save(taken, SinkStep(page.reached, held=hold_back(stopped.values(), now, self._backoff)))
             self.has_more = len(page.events) == amount
-            self._adapt(offered)
+        self._adapt(offered)
         return offered.taken, offered.is_away
 
     def _amount_for(self, taken: TakenSink) -> int:
@@ -198,9 +197,11 @@ class Publisher:
         events = await self._store.events_between(held.run_id, held.seq, taken.cursor, self._page)
         wanted, unclear = self._wanted(events)
         offered = await self._offering.offer_in_order(wanted)
+        if offered.taken or not offered.is_away:
+            self._times_away.pop(held.run_id, None)
         now = self._clock.now()
         if refused := [*offered.refused, *unclear.values()]:
-            after = self._after_refusal(held, refused[0], offered.is_away)
+            after = self._after_refusal(held, refused[0], offered.is_away, now)
             if isinstance(after, SinkLetter):
                 on = HeldBack(held.run_id, after.seq + 1, 0, now, after.error)
                 await self._save(taken, SinkStep(taken.cursor, held=(on,), letters=(after,)))
@@ -213,13 +214,11 @@ class Publisher:
             await self._save(taken, SinkStep(taken.cursor, freed=(held.run_id,)))
         return offered
 
-    def _after_refusal(self, held: HeldBack, refused: Refusal, is_away: bool) -> SinkLetter | HeldBack:
-        now = self._clock.now()
+    def _after_refusal(self, held: HeldBack, refused: Refusal, is_away: bool, now: Instant) -> SinkLetter | HeldBack:
         if not is_away:
-            self._times_away.pop(held.run_id, None)
             return hold_on(held, refused, now, self._backoff)
         self._times_away[held.run_id] += 1
-        return put_off(held, refused, now, self._backoff, self._times_away[held.run_id])
+        return wait_out(held, refused, now, self._backoff, self._times_away[held.run_id])
 
     async def _replay(self) -> int:
         """Deliver dead letters that somebody has asked for."""
@@ -231,14 +230,14 @@ class Publisher:
         # Those that are asked for from here on are seen with the next look.
         self._taken = taken = taken._replace(replays=len(due) == HELD_AT_ONCE)
         for letter, event in due:
-            trouble = await self._offering.trouble_with([event])
-            if trouble is None:
+            offered = await self._offering.offer_in_order([event])
+            if not offered.refused:
                 resolved.append(letter.position)
-            elif trouble.is_away:
+            elif offered.is_away:
                 # What was asked for is done when it is back.
                 break
             else:
-                again.append(letter._replace(tries=letter.tries + 1, error=trouble.text))
+                again.append(letter._replace(tries=letter.tries + 1, error=offered.refused[0].error))
         if resolved or again:
             await self._save(taken, SinkStep(taken.cursor, letters=tuple(again), resolved=tuple(resolved)))
         return len(resolved)
@@ -259,4 +258,3 @@ class Publisher:
         self._held.update((each.run_id, each) for each in step.held)
         for run_id in step.freed:
             self._held.pop(run_id, None)
-            self._times_away.pop(run_id, None)

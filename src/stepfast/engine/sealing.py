@@ -20,15 +20,22 @@ COPIES_PER_PAGE = 100
 class Sealer:
     """Seals the trail of a store; any number of processes may, and each seal is made by one of them."""
 
-    def __init__(self, store: Store, clock: Clock, signer: Signer, copies: SealCopies | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        signer: Signer,
+        copies: SealCopies | None,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`is_over` says whether the time that a pass may take is over: what is left is for the next."""
         self._store = store
         self._clock = clock
         self._signer = signer
         self._copies = copies
         self._doubt: Doubt | None = None
         self._copied = FIRST - 1
-        self.is_over: Callable[[], bool] = lambda: False
-        """Whether the time that a pass may take is over: what is left is for the next."""
+        self._is_over = is_over
 
     async def seal(self) -> int:
         """Seal all that can be sealed now; how many events that were."""
@@ -45,7 +52,7 @@ class Sealer:
             total, last = total + len(events), made
             # Before the next one is made: of a trail that nobody touched only the last seal can be without its copy.
             problem = await self._copy_out(last)
-            if self.is_over():
+            if self._is_over():
                 break
         if problem is not None:
             raise problem

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
@@ -16,6 +15,7 @@ from stepfast.kernel.decisions import Fence
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.ids import RunId
+from stepfast.kernel.media_types import PLAIN_BYTES
 from stepfast.kernel.numbers import check_whole
 from stepfast.kernel.texts import check_text, shown
 
@@ -29,11 +29,6 @@ MAX_DIGITS = len(str(MAX_VERSION))
 FIRST_VERSION = 1
 
 SCHEME = "asset:"
-PLAIN_BYTES = "application/octet-stream"
-PLAIN_TEXT = "text/plain"
-JSON_TYPE = "application/json"
-
-_MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}(; ?[ -~]{1,200})?")
 # Far above every moment, so that whoever drops what is old by its id does not drop these.
 _FAR_AHEAD = 0xFFFFFFFF
 
@@ -161,6 +156,14 @@ class AssetName(NamedTuple):
     version: int | None = None
 
 
+def write_item(
+    asset_id: str, media_type: str, tags: Iterable[str], metadata: Mapping[str, Any], content: Reference
+) -> dict[str, Any]:
+    """An asset that is about to be written, as policies see it."""
+    told = {"id": asset_id, "media_type": media_type, "tags": list(tags), "metadata": dict(metadata)}
+    return {**told, "size": content.size, "digest": content.digest}
+
+
 def item_of(asset: AssetView) -> dict[str, Any]:
     """An asset as expressions, steps and policies see it."""
     names = ("id", "version", "uri", "media_type")
@@ -184,14 +187,6 @@ def check_name(what: str, name: object) -> str:
         raise Invalid(f"{what} is {shown(name)}; no part between slashes may be empty, '.' or '..'.")
     if text.startswith(SCHEME):
         raise Invalid(f"{what} is {shown(name)}; what begins with {SCHEME!r} is taken for the address of an asset.")
-    return text
-
-
-def check_media_type(media_type: object) -> str:
-    """A media type in small letters."""
-    text = media_type.lower() if isinstance(media_type, str) else ""
-    if not _MEDIA_TYPE.fullmatch(text):
-        raise Invalid(f"The media type is {shown(media_type)}; write one like 'application/pdf'.")
     return text
 
 
@@ -281,11 +276,3 @@ def next_version(before: AssetView | None, new: NewAsset, asset_id: str, content
 def fresh_id(wanted: str, number: int) -> str:
     """Another id for an asset whose own is taken."""
     return f"{wanted[: MAX_NAME - len(str(number)) - 1]}-{number}"
-
-
-def fits_type(media_type: str, wanted: str) -> bool:
-    """Whether a media type is the wanted one, or of the wanted kind: `image/*`, `*/*`."""
-    plain = media_type.partition(";")[0].rstrip()
-    if wanted.endswith("/*"):
-        return wanted == "*/*" or plain.startswith(wanted[:-1])
-    return wanted in (media_type, plain)

@@ -140,6 +140,8 @@ class Request(NamedTuple):
     actor: str | None = None
     reason: str | None = None
     key: str | None = None
+    dry_run: bool = False
+    """Judged as ever, and nothing is written; its key is neither looked up nor used."""
 
     @property
     def digest(self) -> str:

@@ -25,7 +25,7 @@ def check_instant(what: str, time: object) -> Instant:
     """The moment that a datetime says; `what` names the thing in the error when it is none."""
     if not isinstance(time, datetime):
         raise Invalid(f"{what} is {shown(time)}; give a datetime.")
-    if time.tzinfo is None:
+    if time.utcoffset() is None:
         raise Invalid(f"{what} is {shown(time)}, which is of no time zone; say which, for example tzinfo=UTC.")
     return Instant((time - _EPOCH) // timedelta(milliseconds=1))
 

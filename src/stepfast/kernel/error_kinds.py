@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import cast
+from typing import TypeVar, cast
 
 from stepfast.kernel.errors import Invalid, StepTimeout, StoreUnavailable, WaitTimeout
 from stepfast.kernel.executor_errors import HttpFailed
+
+E = TypeVar("E", bound=BaseException)
 
 TRANSIENT, TIMEOUT = "transient", "timeout"
 
@@ -33,6 +35,12 @@ def is_transient(error: BaseException) -> bool:
     if isinstance(marked, bool):
         return marked
     return isinstance(error, OSError | StoreUnavailable | HttpFailed) and not isinstance(error, _LASTING)
+
+
+def mark_transient(error: E) -> E:
+    """The error, which from now on says that it will pass; so does its record."""
+    setattr(error, MARK, True)
+    return error
 
 
 def is_timeout(error: BaseException) -> bool:

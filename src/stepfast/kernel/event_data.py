@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from stepfast.kernel.decisions import Wait
-from stepfast.kernel.origins import CAUSE
+from stepfast.kernel.decisions import NewRun, Wait
+from stepfast.kernel.origins import CAUSE, CORRELATION
 
 RECORDED = json.dumps({"recorded": True})
 """Of a step that begins: that is a record too, which stays when its worker is lost."""
@@ -41,6 +41,12 @@ def number_in(told: dict[str, Any], name: str) -> int | None:
 def texts_in(told: dict[str, Any], name: str) -> list[str]:
     values = told.get(name)
     return [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
+
+
+def queued_data(run: NewRun) -> str:
+    """What the first event of a run holds."""
+    told = {"workflow": run.workflow, "version": run.version}
+    return json.dumps(told if run.correlation_id is None else {**told, CORRELATION: run.correlation_id})
 
 
 def signal_data(name: str, n: int, reason: str | None, cause: str | None) -> str:

@@ -30,8 +30,8 @@ class GenerationView(NamedTuple):
     ended_at: Instant | None
 
 
-class ReconstructionRows(Protocol):
-    """What a store is asked for when a run is reconstructed, and at no other time."""
+class LifeRows(Protocol):
+    """What a store tells of the lives of a run, and of the runs that it has started."""
 
     async def generations(self, run_id: RunId) -> list[GenerationView]:
         """Every life of a run, in order."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
+from stepfast.kernel.decisions import NewRun
 from stepfast.kernel.events import Event
 from stepfast.kernel.views import EventView
 
@@ -24,6 +25,11 @@ def correlation_of(run_id: str, correlation_id: str | None) -> str:
 def told_correlation(queued: EventView) -> str:
     """What the first event of a run says that the run belongs to."""
     return correlation_of(queued.run_id, _named_in(CORRELATION, queued.data))
+
+
+def queued_cause(run: NewRun) -> str | None:
+    """What the first event of a run keeps as its cause: as the starter said, or the key of the start."""
+    return run.key if run.causation_id is None else run.causation_id
 
 
 def causation_of(run_id: str, stored: str | None, data: str | None) -> str:

@@ -13,6 +13,7 @@ from stepfast.kernel.errors import StepFailed
 from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.reviews import ItemKind
 from stepfast.kernel.states import RunState, StepState, check_move
+from stepfast.kernel.texts import counted
 
 NOTED = frozenset({StepState.COMPLETED, StepState.SKIPPED})
 """What a record may say for which no body ran."""
@@ -87,8 +88,7 @@ def _borne_error(borne: Sequence[CallId], handlers: Sequence[CallId]) -> str:
     """What is kept of failures that did not end a run: a retry goes by it."""
     addresses = [call.address for call in borne[:MAX_BORNE]]
     more = ", ..." if len(borne) > SHOWN_BORNE else ""
-    noun = "step" if len(borne) == 1 else "steps"
-    message = f"{len(borne)} {noun} failed: {', '.join(addresses[:SHOWN_BORNE])}{more}"
+    message = f"{counted(len(borne), 'step')} failed: {', '.join(addresses[:SHOWN_BORNE])}{more}"
     failure_type = f"{StepFailed.__module__}:{StepFailed.__qualname__}"
     told = {"type": failure_type, "message": message, "code": StepFailed.code, "borne": addresses}
     return json.dumps(told | {"handlers": [call.address for call in handlers[:MAX_BORNE]]} if handlers else told)

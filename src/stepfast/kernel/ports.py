@@ -26,7 +26,7 @@ from stepfast.kernel.exchange import (
     Upkeep,
     UpkeepReport,
 )
-from stepfast.kernel.generations import ReconstructionRows
+from stepfast.kernel.generations import LifeRows
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.item_ports import ItemReads
 from stepfast.kernel.outside_ports import OutsideRows
@@ -80,7 +80,7 @@ class Store(
     SinkRows,
     RetentionRows,
     AnnotationReads,
-    ReconstructionRows,
+    LifeRows,
     Protocol,
 ):
     """Where everything is remembered. Every call is one transaction; it has happened whole, or not at all."""

@@ -17,6 +17,7 @@ from stepfast.kernel.outside import Asking
 from stepfast.kernel.reviews import ANYBODY, Owner, ReviewId
 from stepfast.kernel.rules import HAND_BACK_WAIT_ID
 from stepfast.kernel.states import ENDED, PENDING_WAITS, RunState, WaitKind
+from stepfast.kernel.texts import class_name, counted
 from stepfast.kernel.troubles import trouble_of
 from stepfast.kernel.views import EventView, RunView, WorkerView
 
@@ -98,7 +99,7 @@ def _end(seen: Seen) -> Reason:
         return Reason("ended", text, f"`stepfast runs rerun {run.run_id}` starts it again.")
     if run.state is RunState.FAILED:
         error = _json(run.error)
-        kind, message = str(error.get("type", "")).rpartition(":")[2], error.get("message", "")
+        kind, message = class_name(str(error.get("type", ""))), error.get("message", "")
         text = f"It failed at {at} with {kind}: {message}".rstrip(" :.") + "."
         return Reason("ended", text, f"`stepfast runs retry {run.run_id}` opens a new generation.")
     if run.state is RunState.PARTIAL:
@@ -265,7 +266,7 @@ def _takers(seen: Seen) -> Reason:
     if not serving:
         text = f"No live worker that has {what} serves queue {run.queue}."
         return Reason("queue", text, f"Start one with `stepfast worker --queues {run.queue}`.")
-    workers = "1 worker serves" if len(serving) == 1 else f"{len(serving)} workers serve"
+    workers = counted(len(serving), "worker serves", "workers serve")
     text = f"It is queued in {run.queue} since {_moment(run.updated_at)}; {workers} it."
     return Reason("line", text, "The next of them with a free slot takes it.")
 

@@ -14,6 +14,7 @@ from stepfast.kernel.rebuilt_steps import STEP_ENDS, Steps
 from stepfast.kernel.rebuilt_waits import Waits
 from stepfast.kernel.rules import RELEASING_MS
 from stepfast.kernel.states import ENDED, RunState, StepState, TaskState, WaitKind
+from stepfast.kernel.texts import class_name
 from stepfast.kernel.views import EventView, Progress
 
 _ENDS = {
@@ -186,7 +187,7 @@ class Rebuilding:
         self._waits.clear()
         self._steps.cut_short(StepState.CANCELLED)
         if event.type == EventType.FAILED:
-            parts = ((text_in(told, "error_type") or "").rpartition(":")[2], text_in(told, "message"))
+            parts = (class_name(text_in(told, "error_type") or ""), text_in(told, "message"))
             self._error = ": ".join(part for part in parts if part) or None
         elif event.type == EventType.CANCELLED:
             self._error = text_in(told, "reason")

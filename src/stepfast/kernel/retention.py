@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.errors import KeyReused
+from stepfast.kernel.errors import KeyReused, NotFound
 from stepfast.kernel.events import EventType
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.seals import Leaf, Signer
@@ -112,9 +112,19 @@ class KeptRun(NamedTuple):
             return Held(self.held)
         if keep is None:
             return Held.KEPT
-        if self.ended_at is None or self.ended_at > now - keep:
+        if not self._is_older(keep, now):
             return Held.YOUNG
         return Held.UNSEALED if is_sealing and not self.is_sealed else None
+
+    def why_told(self, now: Instant, keep: int | None, is_sealing: bool, least_ms: int | None) -> Held | None:
+        """The same for whoever looks for runs: `kept` is one of the age that was asked for, all others are `young`."""
+        why = self.why_kept(now, keep, is_sealing)
+        if why not in (Held.KEPT, Held.YOUNG):
+            return why
+        return Held.KEPT if least_ms is not None and self._is_older(least_ms, now) else Held.YOUNG
+
+    def _is_older(self, span_ms: int, now: Instant) -> bool:
+        return self.ended_at is not None and self.ended_at <= now - span_ms
 
 
 class PrunedRun(NamedTuple):
@@ -123,6 +133,10 @@ class PrunedRun(NamedTuple):
     run_id: RunId
     last_seq: int
     batch_id: RunId
+
+
+class RunGone(NotFound):
+    """A run that is no longer there: it had been kept long enough, and was pruned."""
 
 
 class PruneBatch(NamedTuple):
@@ -263,6 +277,10 @@ class RetentionRows(Protocol):
 
     async def pruned_runs(self, after: str, limit: int) -> list[tuple[RunId, bool]]:
         """Runs that are said to be pruned, by id, and whether events of theirs are there all the same."""
+        ...
+
+    async def pruned_at(self, tenant: str | None, run_id: RunId) -> Instant | None:
+        """When a run of a tenant, or of any, was pruned; None: it was not."""
         ...
 
     async def unswept(self, after: str, limit: int) -> list[tuple[str, RunId]]:

@@ -118,7 +118,8 @@ def next_after(seal: Seal) -> tuple[int, str]:
 
 def root_of(leaves: Sequence[Leaf]) -> bytes:
     """The root over leaves, in their order."""
-    return _root([leaf.hash for leaf in leaves])
+    top = levels_of(leaves)[-1]
+    return top[0] if top else hashlib.sha256(b"").digest()
 
 
 def levels_of(leaves: Sequence[Leaf]) -> list[list[bytes]]:
@@ -148,12 +149,6 @@ def root_by(leaf: Leaf, way: Sequence[str]) -> bytes:
         beside = bytes.fromhex(text)
         reached = _node(reached, beside) if side == "right" else _node(beside, reached)
     return reached
-
-
-def _root(hashes: list[bytes]) -> bytes:
-    while len(hashes) > 1:
-        hashes = _level_above(hashes)
-    return hashes[0] if hashes else hashlib.sha256(b"").digest()
 
 
 def _level_above(hashes: list[bytes]) -> list[bytes]:

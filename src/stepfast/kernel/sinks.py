@@ -181,7 +181,7 @@ def hold_on(held: HeldBack, refused: Refusal, now: Instant, backoff: Backoff) ->
     return HeldBack(held.run_id, refused.event.seq, tries, Instant(now + backoff.pause_ms(tries)), refused.error)
 
 
-def put_off(held: HeldBack, refused: Refusal, now: Instant, backoff: Backoff, times: int = 1) -> HeldBack:
+def wait_out(held: HeldBack, refused: Refusal, now: Instant, backoff: Backoff, times: int = 1) -> HeldBack:
     """A run was tried again while the sink was away, for the nth time: it waits longer, and its event is not blamed."""
     tries = max(held.tries, 1) if refused.event.seq == held.seq else 1
     return HeldBack(

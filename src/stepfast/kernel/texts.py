@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from stepfast.kernel.errors import Invalid
 
@@ -12,6 +14,11 @@ MAX_NOTE = 10_000
 SHOWN = 100
 # A number that is longer takes Python long to write, and above 4,300 digits it refuses.
 SHOWN_BITS = 256
+
+# NUL, and surrogates that have no other half.
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+T = TypeVar("T")
 
 
 def shown(value: object) -> str:
@@ -25,20 +32,49 @@ def shown(value: object) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """A number with its noun: 1 event, 2 events."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def class_name(stored: str) -> str:
+    """The name of a class as it is stored, without the module that it comes from."""
+    return stored.rpartition(":")[2]
+
+
 def check_text(what: str, text: str, longest: int = MAX_TEXT) -> str:
     """Refuse what no store can hold as plain text: nothing at all, too much, NUL, lone surrogates."""
     if not isinstance(text, str):
         raise Invalid(f"{what} is {shown(text)}; it must be text.")
     if not 1 <= len(text) <= longest:
         raise Invalid(f"{what} has {len(text):,} characters; allowed are 1 to {longest:,}.")
-    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+    if _UNSTORABLE.search(text):
         raise Invalid(f"{what} is {shown(text)}; a NUL character or a lone surrogate cannot be stored. Leave it out.")
     return text
 
 
 def storable(text: str) -> str:
-    """A text of anybody's in which escapes stand for what no store can hold: NUL, lone surrogates."""
-    return text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
+    """A text of anybody's in which escapes stand for what no store can hold, so that different texts stay different."""
+    return _UNSTORABLE.sub(_escape, text)
+
+
+def clean(text: str) -> str:
+    """The same for people, who are shown that something stood there, and not what."""
+    # Two halves of a character that stand side by side are that character.
+    joined = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+    return _UNSTORABLE.sub("\ufffd", joined)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return "\\0" if found[0] == "\0" else f"\\u{ord(found[0]):x}"
+
+
+def guarded(look: Callable[[Any], T], subject: object) -> T | None:
+    """What the look finds, or None: the classes of users may override anything, and raise anything."""
+    try:
+        return look(subject)
+    except Exception:  # noqa: BLE001 - how a thing shows itself is up to its class, and may fail
+        return None
 
 
 def check_optional_text(what: str, text: str | None) -> str | None:

@@ -5,12 +5,20 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.event_data import object_in
+from stepfast.kernel.event_data import number_in, object_in, text_in
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.states import RunState
 from stepfast.kernel.views import RunView
 
 MARK = "transformation"
+"""What the metadata of its runs has, and the kind of its executors."""
+
+
+class Mark(NamedTuple):
+    """Which transformation a run is the use of."""
+
+    name: str
+    version: int
 
 
 class TransformationView(NamedTuple):
@@ -38,7 +46,10 @@ class TransformationView(NamedTuple):
         return None if self.ended_at is None else self.ended_at - self.queued_at
 
 
-def is_transformation(run: RunView) -> bool:
-    """Whether a run is the use of a transformation; the metadata of other runs is their callers' own."""
-    mark = (object_in(run.metadata) or {}).get(MARK) if run.kind == "step" else None
-    return isinstance(mark, dict) and isinstance(mark.get("name"), str) and isinstance(mark.get("version"), int)
+def mark_of(run: RunView) -> Mark | None:
+    """The transformation that a run is the use of, if it is; the metadata of other runs is their callers' own."""
+    told = (object_in(run.metadata) or {}).get(MARK) if run.kind == "step" else None
+    if not isinstance(told, dict):
+        return None
+    name, version = text_in(told, "name"), number_in(told, "version")
+    return None if name is None or version is None else Mark(name, version)

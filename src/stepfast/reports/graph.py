@@ -12,9 +12,10 @@ from stepfast.kernel.definitions import DefinitionKind, DefinitionView
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.plan_control import owner_of
 from stepfast.kernel.states import StepState
+from stepfast.kernel.texts import counted
 from stepfast.kernel.views import StepView
 from stepfast.reports.blocks import Node, Picture
-from stepfast.reports.texts import counted, name
+from stepfast.reports.texts import name
 
 MAX_NODES = 60
 MAX_ARROWS = 200

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from stepfast.kernel.blobs import is_reference
 from stepfast.kernel.events import EventType
-from stepfast.kernel.items import ItemView
+from stepfast.kernel.items import ItemView, is_step_cause
 from stepfast.kernel.reconstruction import Reconstruction
 from stepfast.kernel.review_views import ReviewView, SaidView, WholeReview
-from stepfast.kernel.reviews import ReviewState, Verdict
+from stepfast.kernel.reviews import ItemKind, ReviewState, Verdict
+from stepfast.kernel.texts import class_name
 from stepfast.kernel.views import EventView
 from stepfast.reports.blocks import Alarm, Block, Bullets, Facts, Paragraph, Section, Table, Value, Words, code, strong
 from stepfast.reports.summary import more, value_block
@@ -21,8 +22,6 @@ MAX_REVIEWS = 50
 MAX_SAID = 50
 MAX_ITEMS = 100
 MAX_CHANGES = 200
-# Titles name an error as it is stored, with the module that it comes from.
-BUILTIN = "builtins:"
 
 _VERDICTS = {
     Verdict.CONTINUE: "Go on",
@@ -200,12 +199,21 @@ def _item(item: ItemView, times: Times) -> tuple[Words, ...]:
     return (
         *(
             times.moment(item.opened_at),
-            f"{kind_of_item(item.kind)}: {short(item.title.removeprefix(BUILTIN))}",
+            f"{kind_of_item(item.kind)}: {short(_title(item))}",
             step_name(item.step),
         ),
         *(name(item.assignee or ""), became, name(item.actor or "")),
         times.moment(item.resolved_at) if item.resolved_at is not None else "",
     )
+
+
+def _title(item: ItemView) -> str:
+    """What an item is called; the title of a failure names its error as it is stored, with its module."""
+    parts = item.title.split(": ")
+    kind_at = 1 if is_step_cause(item.cause) else 0
+    if item.kind is ItemKind.FAILED and kind_at < len(parts):
+        parts[kind_at] = class_name(parts[kind_at])
+    return ": ".join(parts)
 
 
 def changes(found: Reconstruction, times: Times) -> Section:

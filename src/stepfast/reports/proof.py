@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stepfast.kernel.reconstruction import Reconstruction
+from stepfast.kernel.texts import counted
 from stepfast.reports.blocks import Alarm, Block, Bullets, Paragraph, Section, Table, Words, code, strong
 from stepfast.reports.proving import Proof
-from stepfast.reports.texts import Times, counted, name, short
+from stepfast.reports.texts import Times, name, short
 
 MAX_FINDINGS = 20
 

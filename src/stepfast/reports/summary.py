@@ -8,8 +8,9 @@ from stepfast.kernel.events import EventType
 from stepfast.kernel.generations import GenerationView
 from stepfast.kernel.reconstruction import Reconstruction
 from stepfast.kernel.states import ENDED, RunState
+from stepfast.kernel.texts import counted
 from stepfast.reports.blocks import Alarm, Block, Facts, Paragraph, Section, Table, Value, Words, code, strong
-from stepfast.reports.texts import Times, counted, listed, name, short, shown_value, span, told_by
+from stepfast.reports.texts import Times, listed, name, short, shown_value, span, told_by
 from stepfast.reports.words import error_kind
 
 MAX_GENERATIONS = 50

@@ -160,11 +160,6 @@ def span(span_ms: int) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
 
 
-def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """A number with its noun: 1 event, 2 events."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
 def listed(names: list[str]) -> str:
     """Names as a sentence has them: a, b and c."""
     if len(names) < 2:

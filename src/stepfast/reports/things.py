@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from stepfast.kernel.artifacts import ArtifactKind
 from stepfast.kernel.assets import LineageView, Role, uri_of
 from stepfast.kernel.reconstruction import Annotation, Reconstruction
-from stepfast.kernel.transformations import MARK, is_transformation
+from stepfast.kernel.transformations import mark_of
 from stepfast.kernel.views import RunView
 from stepfast.reports.blocks import Block, Paragraph, Section, Table, code
 from stepfast.reports.summary import more
-from stepfast.reports.texts import Times, name, short, told_by
+from stepfast.reports.texts import Times, name, short
 from stepfast.reports.words import step_name
 
 MAX_ROWS = 200
@@ -63,9 +63,8 @@ def children(found: Reconstruction, times: Times) -> Iterator[Section]:
 
 def _kind(child: RunView) -> str:
     """What kind of run it is; steps that make assets of assets are marked in their metadata."""
-    if not is_transformation(child):
-        return name(child.kind)
-    return f"transformation {name(told_by(child.metadata)[MARK].get('name', ''))}"
+    mark = mark_of(child)
+    return name(child.kind) if mark is None else f"transformation {name(mark.name)}"
 
 
 def assets(found: Reconstruction, times: Times) -> Iterator[Section]:

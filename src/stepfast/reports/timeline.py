@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from stepfast.kernel.reconstruction import Reconstruction
+from stepfast.kernel.texts import counted
 from stepfast.kernel.views import EventView
 from stepfast.reports.blocks import Block, Paragraph, Section, Table, Words
-from stepfast.reports.texts import Times, counted, span
+from stepfast.reports.texts import Times, span
 from stepfast.reports.words import doer, sentence
 
 # Of a longer history the beginning and the end are shown.

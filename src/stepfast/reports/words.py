@@ -11,6 +11,7 @@ from stepfast.kernel.annotations import is_by_code
 from stepfast.kernel.decisions import CallId
 from stepfast.kernel.events import EventType
 from stepfast.kernel.plan_control import SEGMENT, owner_of
+from stepfast.kernel.texts import class_name
 from stepfast.kernel.views import EventView
 from stepfast.reports.texts import Times, is_damaged, name, short, told_by
 
@@ -111,7 +112,7 @@ def doer(event: EventView) -> str:
 
 def error_kind(stored: object) -> str:
     """The class of an error without the module that it comes from."""
-    return name(str(stored or "an error").rpartition(":")[2])
+    return name(class_name(str(stored or "an error")))
 
 
 def _by(event: EventView) -> str:

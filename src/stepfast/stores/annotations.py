@@ -8,11 +8,10 @@ from typing import Any, TypeVar
 
 from stepfast.kernel.annotations import AnnotationFilter, AnnotationView
 from stepfast.kernel.ids import RunId
+from stepfast.kernel.trail import HIGHEST
 
 Row = Sequence[Any]
 T = TypeVar("T")
-
-BEHIND_ALL = 2**63 - 1
 
 
 def annotation_view(row: Row) -> AnnotationView:
@@ -30,5 +29,5 @@ class Annotations:
 
     async def annotations(self, where: AnnotationFilter) -> list[AnnotationView]:
         """A page of annotations, newest first."""
-        before = BEHIND_ALL if where.before is None else where.before
+        before = HIGHEST if where.before is None else where.before
         return await self._ask("list_annotations", where._asdict() | {"before": before}, annotation_view)

@@ -9,11 +9,15 @@ from typing import Any, TypeVar
 from stepfast.kernel.generations import GenerationView
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.states import RunState
+from stepfast.kernel.transformations import MARK
 from stepfast.kernel.views import RunView
 from stepfast.stores import rows
 
 Row = Sequence[Any]
 T = TypeVar("T")
+
+# The metadata of runs of this kind is the engine's own.
+TRANSFORMATIONS = {"kind": "step", "metadata": f'%"{MARK}":%'}
 
 
 def generation_of(row: Row) -> GenerationView:
@@ -35,9 +39,12 @@ class Lives:
 
     async def children(self, run_id: RunId, after: RunId | None = None, limit: int = 1_000) -> list[RunView]:
         """The runs that a run has started itself, oldest first."""
-        given = {"run_id": run_id, "after": after or rows.BELOW_ALL_IDS, "limit": limit}
-        return await self._ask("list_children", given, rows.run_view)
+        return await self._children(run_id, limit, after=after)
 
     async def transformations(self, run_id: RunId, limit: int = 1_000) -> list[RunView]:
         """Those of its children that are transformations, oldest first."""
-        return await self._ask("list_transformations", {"run_id": run_id, "limit": limit}, rows.run_view)
+        return await self._children(run_id, limit, **TRANSFORMATIONS)
+
+    async def _children(self, run_id: RunId, limit: int, **where: str | None) -> list[RunView]:
+        given = {"run_id": run_id, "after": None, "kind": None, "metadata": None, "limit": limit, **where}
+        return await self._ask("list_children", given, rows.run_view)

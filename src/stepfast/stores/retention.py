@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from stepfast.kernel.durations import Instant
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.retention import KeptRun, Policy, PrunedRun
 from stepfast.stores import rows
@@ -75,6 +76,11 @@ class RetentionReads:
         """Runs that are said to be pruned, and whether something of them is left."""
         given = {"after": after or FIRST_ID, "limit": limit}
         return await self._ask("pruned_runs", given, lambda row: (rows.run_id_alone(row), bool(row[1])))
+
+    async def pruned_at(self, tenant: str | None, run_id: RunId) -> Instant | None:
+        """When a run was pruned."""
+        found = await self._ask("pruned_at", {"tenant": tenant, "run_id": run_id}, lambda row: Instant(row[0]))
+        return found[0] if found else None
 
     async def unswept(self, after: str, limit: int) -> list[tuple[str, RunId]]:
         """Runs that were pruned and may have blobs outside of the database."""

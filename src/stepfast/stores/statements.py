@@ -47,6 +47,7 @@ def shared_statements() -> dict[str, str]:
         found |= load_statements("stepfast.stores", f"sql/{name}.sql")
     # The same events of one run in the order of its key: by position all others would be walked through for a long one.
     found["find_events_of_run"] = found["find_events"].replace("order by e.position desc", "order by e.seq desc")
+    assert found["find_events_of_run"] != found["find_events"]
     return found
 
 

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from stepfast.kernel.durations import Instant
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.seals import Leaf, Seal, SealBody
 from stepfast.kernel.trail import HIGHEST, LOWEST, EventFilter, Gap
@@ -17,6 +18,9 @@ T = TypeVar("T")
 
 LOOKED_THROUGH = 20_000
 """Positions that one statement looks through for events: no snapshot is held for as long as a trail is long."""
+
+LATE_MS = 60_000
+"""So much later than it tells an event may come to its position."""
 
 # The statements that find them, each by other means.
 GAPS = ("gaps_of_leaves", "gaps_of_events", "gaps_of_starts", "gaps_of_ends")
@@ -40,6 +44,11 @@ def gap_of(row: Row) -> Gap:
     return Gap(RunId(str(run_id)), min((before or 0) + 1, seq), seq)
 
 
+def listed(types: Sequence[str]) -> str:
+    """Types of events as `find_events` takes them: a mark around each that none of them can have inside."""
+    return f" |{' |'.join(each.replace(' ', ' .') for each in types)} |"
+
+
 class TrailReads:
     """What every store reads of the trail, by the statements that all share."""
 
@@ -53,29 +62,37 @@ class TrailReads:
 
     async def find_events(self, where: EventFilter) -> list[EventView]:
         """A page of events, newest first: of a run by its key, else back through the trail, a part at a time."""
-        ((lowest, highest),) = await self._ask("trail_ends", {}, tuple)
-        if highest is None:
-            return []
+        given = where._asdict() | {"types": listed(where.types) if where.types else None}
         # What somebody has put at the very ends cannot be asked for, and must not keep the rest from being.
-        lowest, highest = max(lowest, LOWEST + 1), min(highest, HIGHEST - 1)
-        given = where._asdict() | {"types": f" {'  '.join(where.types)} " if where.types else None}
-        found: list[EventView] = []
-        top = highest + 1 if where.before is None else min(where.before, highest + 1)
+        top = HIGHEST if where.before is None else where.before
         if where.run_id is not None:
-            return await self._ask("find_events_of_run", given | {"after": lowest - 1, "before": top}, rows.event_view)
-        while top > lowest and len(found) < where.limit:
-            bottom = max(lowest, top - LOOKED_THROUGH)
-            part = {"after": bottom - 1, "before": top, "limit": where.limit - len(found)}
-            events = await self._ask("find_events", given | part, rows.event_view)
+            return await self._ask("find_events_of_run", given | {"after": LOWEST, "before": top}, rows.event_view)
+        found: list[EventView] = []
+        top = await self._top_below(top)
+        while top > LOWEST + 1 and len(found) < where.limit:
+            after = max(LOWEST, top - LOOKED_THROUGH - 1)
+            part = {"after": after, "before": top}
+            events = await self._ask("find_events", given | part | {"limit": where.limit - len(found)}, rows.event_view)
+            if not events and await self._is_all_before(part, where.since):
+                break
             found += events
-            # Where runs were pruned there may be millions of positions without an event.
-            top = bottom if events else await self._top_below(bottom)
+            top = await self._top_below(after + 1)
         return found
 
     async def _top_below(self, position: int) -> int:
-        """Below which position to go on; the lowest there is, which ends the look, where no event is further down."""
+        """Below which position to go on; the lowest there is, which ends the look, where no event is further down.
+
+        Where runs were pruned there may be millions of positions without an event.
+        """
         ((highest,),) = await self._ask("highest_below", {"before": position}, tuple)
         return LOWEST if highest is None else int(highest) + 1
+
+    async def _is_all_before(self, part: dict[str, int], since: Instant | None) -> bool:
+        """Whether all of a part is so old that what lies below was not written since a moment either.
+
+        One event with a moment of its own says nothing: somebody may have changed it, or a clock was wrong.
+        """
+        return since is not None and not await self._ask("any_since", part | {"since": since - LATE_MS}, tuple)
 
     async def gaps(self, after: int, limit: int) -> list[Gap]:
         """Runs whose numbers have a gap."""

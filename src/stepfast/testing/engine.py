@@ -40,10 +40,11 @@ class HandApp(Stepfast):
         executors: Iterable[object] | None,
         clock: VirtualClock,
         mortal: Callable[[Store], Store],
-        policies: Iterable[Policy] = (),
+        policies: Iterable[Policy],
     ) -> None:
-        given: dict[str, Any] = {"executors": executors, "policies": policies}
-        super().__init__(database, workflows=workflows, worker=False, clock=clock, **given)
+        super().__init__(
+            database, workflows=workflows, worker=False, clock=clock, executors=executors, policies=policies
+        )
         self._mortal = mortal
         if isinstance(self.token_keys, NoKeys):
             self.token_keys = GivenKeys(fresh_keys())

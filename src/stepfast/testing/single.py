@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any, TypeVar, overload
 
 from stepfast.kernel.decisions import CallId, HeldRun
-from stepfast.kernel.events import Event
 from stepfast.kernel.ids import RunId, WorkerId, new_id
 from stepfast.kernel.ports import Clock
 from stepfast.testing.clock import VirtualClock
-from stepfast.workflows.bodies import StepInfo
+from stepfast.workflows.bodies import StepInfo, unheard
 from stepfast.workflows.limits import BodyThreads
 from stepfast.workflows.steps import AsyncStep, SyncStep
 
@@ -43,7 +42,7 @@ async def run_step(
     """
     body = step.body
     _, arguments = body.arguments.restore(body.arguments.bind(args, kwargs))
-    info = StepInfo(_lone_run(body.name), CallId("", body.name, 1), attempt, (clock or VirtualClock()).now, _unheard)
+    info = StepInfo(_lone_run(body.name), CallId("", body.name, 1), attempt, (clock or VirtualClock()).now, unheard)
     threads = BodyThreads(1, thread_name_prefix="stepfast-step")
     try:
         _, restored = body.result.restore(await body.invoke(arguments, info, threads))
@@ -73,7 +72,3 @@ def _lone_run(name: str) -> HeldRun:
         last_event=0,
         queued_at=now,
     )
-
-
-def _unheard(event: Event) -> None:
-    """Nobody follows the progress of a step on its own."""

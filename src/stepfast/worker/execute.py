@@ -38,7 +38,7 @@ from stepfast.workflows.bodies import Later
 from stepfast.workflows.perform import Continued, Ending, Performance, Raised, Returned, ReturnedInPart, Stopped
 from stepfast.workflows.registry import Executable
 from stepfast.workflows.stay import Held, Host, Parked
-from stepfast.workflows.step_calls import NEVER_RETRIED
+from stepfast.workflows.step_calls import is_never_retried
 
 log = Log("worker")
 
@@ -374,7 +374,7 @@ def _fail_or_try_again(
     ended_by = [*failures.marked_calls(error), *unheard]
     handlers = performance.handlers_of(ended_by)
     failed = _failed(error, unheard, handlers)
-    if retry is None or isinstance(error, NEVER_RETRIED) or not retry.allows(attempt, error):
+    if retry is None or is_never_retried(error) or not retry.allows(attempt, error):
         decision = rules.fail(run, failed, now)
         decision.children = performance.left_outside()
         return decision

@@ -49,12 +49,13 @@ class PublishLoop:
     async def make_pass(self) -> int:
         """How many events were delivered."""
         try:
-            published = await self._publisher.make_pass()
-            self._tell()
-            return published
+            return await self._publisher.make_pass()
         except Exception as error:  # noqa: BLE001 - whatever it is, the next pass must come
             log.failure("publishing_failed", error, sink=self._name)
-        return 0
+            return 0
+        finally:
+            # What was stored before a pass fails is as true as what a whole one has stored.
+            self._tell()
 
     def _tell(self) -> None:
         """What was not taken: a line for each try, and tries come more and more seldom."""

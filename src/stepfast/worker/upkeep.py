@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
@@ -85,12 +84,8 @@ class UpkeepLoop:
             requests = [*map(_time_out, report.overdue), *map(_cancel_child, report.unjoined)]
             # Commands that change nothing would come again at once, and again.
             self._has_more = await self._carry_out(requests) and len(requests) >= RUNS_PER_PASS
-        except StepfastError as error:
-            log.warning("upkeep_failed", worker_id=self.me(), error=error)
-            return None
-        except Exception:
-            log.exception("upkeep_failed", worker_id=self.me())
-            await asyncio.sleep(1)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next pass must come
+            log.failure("upkeep_failed", error, worker_id=self.me())
             return None
         self.passes += 1
         return report

@@ -16,13 +16,14 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from stepfast.kernel.durations import Duration
+from stepfast.kernel.error_kinds import mark_transient
 from stepfast.kernel.errors import Invalid, PolicyConflict
 from stepfast.kernel.texts import check_text, shown
 from stepfast.workflows.bodies import StepBody, StepInfo, current_step
 from stepfast.workflows.executors.executor import Executor
-from stepfast.workflows.executors.threads import in_thread
+from stepfast.workflows.executors.threads import called
 from stepfast.workflows.limits import caught, check_limit, leave_behind
-from stepfast.workflows.plans.answers import named, refusal_in
+from stepfast.workflows.plans.answers import done_with, refusal_in, unchecked
 
 Told = Mapping[str, Any]
 """An asset as policies see it."""
@@ -48,16 +49,10 @@ class Check(NamedTuple):
         given = {name: known[name] for name in self.names}
         if self.body is None:
             # Of its own: what it does to it, neither the step nor another policy must see.
-            return await self._called(partial(self.function, **copy.deepcopy(given)))
+            return await called(self.function, partial(self.function, **copy.deepcopy(given)))
         codec = self.body.arguments
-        found = await self._called(partial(codec.apply, self.function, codec.restore_json(given)[1]))
+        found = await called(self.function, partial(codec.apply, self.function, codec.restore_json(given)[1]))
         return json.loads(self.body.result.restore(found)[0])
-
-    async def _called(self, call: Callable[[], Any]) -> Any:
-        if inspect.iscoroutinefunction(self.function):
-            return await call()
-        found = await in_thread(call)
-        return await found if inspect.isawaitable(found) else found
 
 
 class Policy:
@@ -129,8 +124,8 @@ class Policy:
             ABOUT[self.before]: [*map(dict, about)],
         }
         around = contextvars.copy_context()
-        # It looks at what is told; what it read itself would be told to be read by the step.
-        around.run(current_step.set, info._replace(storage=None))
+        # It looks at what is told; what it read, noted or told itself would be taken for the step's.
+        around.run(current_step.set, info.aside)
         loop = asyncio.get_running_loop()
         asking = loop.create_task(caught(lambda _: check.answer(known), lambda: None), context=around)
         try:
@@ -174,29 +169,24 @@ class AppPolicies:
         """Whether anybody is to be asked before something is read, or written."""
         return any(policy.before == what for policy in self._policies)
 
-    async def before_reading(self, info: StepInfo, assets: Sequence[Told], let: Collection[str] = ()) -> None:
-        """Let a body read these, or raise PolicyConflict; `let` are policies that a person has decided about."""
-        what = f"reads {named(asset['uri'] for asset in assets)}"
-        await self._ask_all("read", what, info, assets, let)
-
-    async def before_writing(self, info: StepInfo, writes: Sequence[Told], let: Collection[str] = ()) -> None:
-        """The same before it writes."""
-        what = f"writes {named(repr(each['id']) for each in writes)}"
-        await self._ask_all("write", what, info, writes, let)
-
-    async def _ask_all(
-        self, before: str, what: str, info: StepInfo, about: Sequence[Told], let: Collection[str]
+    async def ask(
+        self, what: Literal["read", "write"], info: StepInfo, about: Sequence[Told], let: Collection[str] = ()
     ) -> None:
+        """Let a body read or write these, or raise PolicyConflict; `let` are policies that a person has decided about.
+
+        A conflict that comes of a check which could not be made is marked to pass by itself: the step tries it again.
+        """
         for policy in self._policies if about else ():
             is_let = policy.conflict == "review" and policy.id in let
-            if policy.before == before and not is_let:
-                await self._ask(policy, what, info, about)
+            if policy.before == what and not is_let:
+                await self._ask(policy, info, about)
 
-    async def _ask(self, policy: Policy, what: str, info: StepInfo, about: Sequence[Told]) -> None:
+    async def _ask(self, policy: Policy, info: StepInfo, about: Sequence[Told]) -> None:
+        what = done_with(policy.before, about)
         told = f"Policy {policy.id} of the app refuses that step {info.call.address} {what}"
         try:
             reason = refusal_in(await policy.ask(self._checks[policy.id], info, about))
         except Exception as error:
-            raise PolicyConflict(f"{told}: it could not be checked: {type(error).__name__}: {error}") from error
+            raise mark_transient(PolicyConflict(f"{told}: {unchecked(error)}")) from error
         if reason is not None:
             raise PolicyConflict(f"{told}: {reason}")

@@ -29,13 +29,15 @@ class Guarding(Protocol):
         """Whether anybody is to be asked at all."""
         ...
 
-    async def before_reading(
-        self, info: StepInfo, assets: Sequence[Mapping[str, Any]], let: Collection[str] = ()
-    ) -> None: ...
-
-    async def before_writing(
-        self, info: StepInfo, writes: Sequence[Mapping[str, Any]], let: Collection[str] = ()
-    ) -> None: ...
+    async def ask(
+        self,
+        what: Literal["read", "write"],
+        info: StepInfo,
+        about: Sequence[Mapping[str, Any]],
+        let: Collection[str] = (),
+    ) -> None:
+        """Ask about assets, as policies see them; `let` are policies that a person has decided about."""
+        ...
 
 
 class StorageHost(NamedTuple):
@@ -51,6 +53,10 @@ class StorageHost(NamedTuple):
     """Whoever must let bodies read and write assets."""
 
 
+def unheard(event: Event) -> None:
+    """Nobody follows what is told."""
+
+
 class StepInfo(NamedTuple):
     """Where a step's body runs: for what run, as which call and try; and how it tells how far it has got."""
 
@@ -62,6 +68,11 @@ class StepInfo(NamedTuple):
     storage: StorageHost | None = None
     notes: list[Event] | None = None
     """Facts that the body has noted, to be saved with what comes of it; None where nothing comes of it."""
+
+    @property
+    def aside(self) -> StepInfo:
+        """The same for code beside the body, of which nothing comes: what it tells and notes reaches nobody."""
+        return self._replace(storage=None, notes=None, tell=unheard)
 
 
 class Later(Exception):

@@ -7,8 +7,9 @@ import mimetypes
 from pathlib import Path
 from typing import NamedTuple
 
-from stepfast.kernel.assets import MAX_CONTENT, PLAIN_BYTES, PLAIN_TEXT, check_size
+from stepfast.kernel.assets import MAX_CONTENT, check_size
 from stepfast.kernel.errors import Invalid
+from stepfast.kernel.media_types import PLAIN_BYTES, PLAIN_TEXT
 from stepfast.kernel.texts import shown
 
 Content = bytes | bytearray | memoryview | str | Path

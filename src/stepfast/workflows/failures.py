@@ -7,12 +7,12 @@ import functools
 import importlib
 import json
 import traceback
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
-from typing import Any, TypeVar
+from typing import Any
 
 from stepfast.kernel.decisions import CallId
 from stepfast.kernel.errors import Invalid, StepFailed, StepfastError
+from stepfast.kernel.texts import clean, guarded
 from stepfast.workflows.culprits import is_native
 
 MAX_MESSAGE = 8_000
@@ -26,8 +26,6 @@ MAX_FAILURES = 64
 MARK = "__stepfast_call__"
 RECORDED = "As recorded when it was raised:\n"
 NO_MESSAGE = "(its message cannot be read)"
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,14 +183,6 @@ class Description:
         return tuple(failure for failure in described if failure is not None)
 
 
-def guarded(look: Callable[[Any], T], subject: object) -> T | None:
-    """What the look finds, or None: the classes of users may override anything, and raise anything."""
-    found: T | None = None
-    with contextlib.suppress(Exception):
-        found = look(subject)
-    return found
-
-
 def type_name(error: BaseException) -> str:
     # Not isinstance, which asks the error itself.
     known = getattr(error, "type_name", "") if issubclass(type(error), StepFailed) else ""
@@ -279,11 +269,6 @@ def shortened(text: str, limit: int) -> str:
         half = limit // 2 - 30
         text = f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:]}"
     return clean(text)
-
-
-def clean(text: str) -> str:
-    """The text with that replaced which some store does not take: lone surrogates, and NUL."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\ufffd")
 
 
 def trimmed(data: dict[str, Any]) -> dict[str, Any]:

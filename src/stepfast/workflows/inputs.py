@@ -12,17 +12,16 @@ from stepfast.kernel.asset_ports import Assets
 from stepfast.kernel.assets import (
     FIRST_VERSION,
     MAX_COLLECTED,
-    PLAIN_BYTES,
     AssetFilter,
     AssetName,
     AssetView,
     check_name,
-    fits_type,
     item_of,
     parse_asset,
     uri_of,
 )
 from stepfast.kernel.errors import Invalid
+from stepfast.kernel.media_types import PLAIN_BYTES, fits_type
 from stepfast.kernel.texts import shown
 
 if TYPE_CHECKING:

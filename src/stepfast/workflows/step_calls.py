@@ -10,6 +10,7 @@ from typing import Any
 from stepfast.kernel import rules
 from stepfast.kernel.decisions import Decision, OpenWait, Record
 from stepfast.kernel.durations import Instant
+from stepfast.kernel.error_kinds import is_transient
 from stepfast.kernel.errors import Invalid, PolicyConflict, RowsRefused, Unstorable, WrongCall
 from stepfast.kernel.events import Event
 from stepfast.kernel.outside import Asking
@@ -24,6 +25,15 @@ from stepfast.workflows.outside_calls import End, OutsideWork, Started, started_
 
 # These fail the same way each time: a value that cannot be stored, a call in the wrong place.
 NEVER_RETRIED = (Invalid, WrongCall)
+
+
+def is_never_retried(error: BaseException) -> bool:
+    """Whether another try, of a step or of a run, would end the same way, so that no policy gives it one."""
+    if isinstance(error, PolicyConflict):
+        # A clear no is the same in a second; a check that could not be made may be by then, and is marked so.
+        return not is_transient(error)
+    return isinstance(error, NEVER_RETRIED)
+
 
 # By its alarm in the store a run may be woken a little before this process's clock says so: not worth a park.
 NEARLY_DUE_MS = 100
@@ -267,9 +277,7 @@ class StepCall:
 
     async def _attempt_failed(self, asked: Asked, started_at: Instant, error: BaseException) -> bool:
         limits, address, attempt = self._body.limits, asked.call.address, self._attempt_no
-        # A policy's clear no is the same in a second; one that could not be asked may answer by then.
-        is_refused = isinstance(error, PolicyConflict) and error.__cause__ is None
-        is_final = is_refused or isinstance(error, NEVER_RETRIED)
+        is_final = is_never_retried(error)
         if isinstance(error, OutOfTime):
             is_final = error.limit.is_final
             error = timed_out(address, attempt, limits, is_final)

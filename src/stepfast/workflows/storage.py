@@ -10,28 +10,29 @@ import asyncio
 import hashlib
 import json
 from asyncio import events
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypeVar
 
 from stepfast.kernel.artifacts import Artifact, ArtifactKind, ArtifactView, Form, Keeping, keeping_of
 from stepfast.kernel.assets import (
-    JSON_TYPE,
     AssetName,
     AssetView,
     MadeBy,
     NewAsset,
     Role,
-    check_media_type,
     check_name,
     check_size,
     item_of,
     metadata_text,
     parse_asset,
+    write_item,
 )
+from stepfast.kernel.blobs import reference_to
 from stepfast.kernel.decisions import Fence
 from stepfast.kernel.errors import AssetNotFound, WrongCall
+from stepfast.kernel.media_types import JSON_TYPE, check_media_type
 from stepfast.kernel.texts import check_texts
-from stepfast.workflows.bodies import StepInfo, StorageHost, current_step
+from stepfast.workflows.bodies import Guarding, StepInfo, StorageHost, current_step
 from stepfast.workflows.codec import ValueCodec
 from stepfast.workflows.content import Content, content_of
 from stepfast.workflows.deterministic import refuse_in_workflow
@@ -71,23 +72,24 @@ class Here(NamedTuple):
 
     async def let_read(self, assets: Sequence[AssetView], let: Collection[str] = ()) -> None:
         """Have the app's policies let the body read these; `let` are those that a person has decided about."""
-        policies = self.host.policies
-        if policies is not None and policies.guards("read"):
-            await policies.before_reading(self.info, [item_of(asset) for asset in assets], let)
+        if (policies := self._guarding("read")) is not None:
+            await policies.ask("read", self.info, [item_of(asset) for asset in assets], let)
 
     async def let_read_itself(self, asset: AssetView) -> None:
         """The same for what the body reads by itself; what its step was let read in this generation is let."""
-        policies = self.host.policies
-        if policies is None or not policies.guards("read"):
-            return
-        if not await self.host.rows.has_read(self.info.run.tenant, self.made_by, asset):
+        if self._guarding("read") is not None and not await self.host.rows.has_read(
+            self.info.run.tenant, self.made_by, asset
+        ):
             await self.let_read([asset])
 
     async def let_write(self, writes: Iterable[Mapping[str, Any]], let: Collection[str] = ()) -> None:
         """Have the app's policies let the body write all of these, as they see them, before any is written."""
+        if (policies := self._guarding("write")) is not None:
+            await policies.ask("write", self.info, list(writes), let)
+
+    def _guarding(self, what: Literal["read", "write"]) -> Guarding | None:
         policies = self.host.policies
-        if policies is not None and policies.guards("write"):
-            await policies.before_writing(self.info, list(writes), let)
+        return policies if policies is not None and policies.guards(what) else None
 
     async def make(self, new: NewAsset, content: bytes, origin: str) -> AssetView:
         """Keep what a step has made, once for what is told of its origin; an id that is taken is left alone."""
@@ -233,22 +235,11 @@ async def write_asset(
         fallback_type=given.media_type,
         made_by=made_by,
     )
-    await here.let_write(_to_write(new, given.content))
+    reference, known = reference_to(given.content), json.loads(new.metadata or "{}")
+    await here.let_write([write_item(wanted, new.media_type or given.media_type, new.tags or (), known, reference)])
     # The same step that makes the same thing again, because its first answer was lost, has made it.
-    origin = f"{run.run_id} {run.generation} {made_by.step} {wanted} {hashlib.sha256(given.content).hexdigest()}"
+    origin = f"{run.run_id} {run.generation} {made_by.step} {wanted} {reference.digest}"
     return await here.make(new, given.content, origin)
-
-
-def _to_write(new: NewAsset, content: bytes) -> Iterator[dict[str, Any]]:
-    """What is about to be written, as policies see it."""
-    yield {
-        "id": new.id,
-        "media_type": new.media_type or new.fallback_type,
-        "metadata": json.loads(new.metadata or "{}"),
-        "tags": list(new.tags or ()),
-        "size": len(content),
-        "digest": hashlib.sha256(content).hexdigest(),
-    }
 
 
 def not_found(asset_id: str, version: int | None) -> AssetNotFound:

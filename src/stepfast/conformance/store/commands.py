@@ -7,7 +7,7 @@ from dataclasses import replace
 from stepfast.conformance.store.acts import end, fail, park, step, wait, worker
 from stepfast.conformance.store.harness import Harness
 from stepfast.conformance.store.suite import StoreSuite, cases, on_fresh_stores
-from stepfast.kernel.commands import Cancel, Changed, Command, Pause, Request, Rerun, Resume
+from stepfast.kernel.commands import Cancel, Changed, Command, Pause, Request, Rerun, Resume, RetryRun
 from stepfast.kernel.errors import IllegalMove, KeyReused, NotFound, RowsRefused
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.states import RunState
@@ -134,3 +134,41 @@ class CommandsSuite(StoreSuite):
         started = await harness.start()
         await harness.change(started.run_id, Cancel())
         assert isinstance(await harness.refusal(started.run_id, Cancel()), IllegalMove)
+
+    @cases(command={"pause": Pause(), "cancel": Cancel(), "rerun": Rerun(), "retry": RetryRun(step="ship")})
+    async def test_a_dry_run_is_answered_as_the_command_would_be_and_writes_nothing(
+        self, harness: Harness, command: Command
+    ) -> None:
+        run = await harness.held()
+        if command.name in ("rerun", "retry"):
+            await harness.save(fail(run))
+        before, told = await harness.contents(), await harness.answer(run.run_id, command, dry_run=True)
+        assert await harness.contents() == before
+        done = await harness.answer(run.run_id, command)
+        if isinstance(told, Changed) and isinstance(done, Changed):
+            assert (replace(told, at=done.at), told.told) == (done, ())
+        else:
+            assert str(told) == str(done)
+
+    async def test_a_dry_run_of_a_child_is_refused_for_what_its_parent_waits_for(self, harness: Harness) -> None:
+        await harness.parent(children=2, need=2, spare=2)
+        child, _ = await harness.claim(queue="children")
+        await harness.save(fail(child))
+        refusal = await harness.refusal(child.run_id, RetryRun(), dry_run=True)
+        assert str(refusal) == str(await harness.refusal(child.run_id, RetryRun()))
+
+    async def test_a_dry_run_leaves_its_key_free_and_does_not_ask_it(self, harness: Harness) -> None:
+        started = await harness.start()
+        await harness.change(started.run_id, Pause(), key="k", dry_run=True)
+        assert not (await harness.change(started.run_id, Pause(), key="k")).repeated
+        assert isinstance(await harness.refusal(started.run_id, Pause(), key="k", dry_run=True), IllegalMove)
+
+    async def test_a_dry_run_among_commands_keeps_none_of_them_back(self, harness: Harness) -> None:
+        started = await harness.start()
+        requests = [Request(started.run_id, Cancel(), dry_run=True), Request(started.run_id, Pause())]
+        answers = await harness.store.change(requests)
+        assert [answer.state for answer in answers if isinstance(answer, Changed)] == [
+            RunState.CANCELLED,
+            RunState.PAUSED,
+        ]
+        assert await harness.event_types(started.run_id) == ["queued", "paused"]

@@ -195,6 +195,16 @@ class RetentionSuite(StoreSuite):
         assert await harness.store.list_blobs(BlobFilter()) == []
         assert (await harness.start(key="once")).fresh
 
+    async def test_a_run_that_is_gone_is_known_to_be_pruned_by_its_tenant_alone(self, harness: Harness) -> None:
+        await set_policy(harness)
+        run, left = await done(harness), await done(harness)
+        await harness.advance(HOUR_MS)
+        assert await prune(harness, run.run_id) is None
+        tenants = (None, "acme", "other")
+        found = [await harness.store.pruned_at(tenant, run.run_id) for tenant in tenants]
+        assert found == [harness.now, harness.now, None]
+        assert await harness.store.pruned_at(None, left.run_id) is None
+
     async def test_the_event_is_there_with_what_it_tells_of(self, harness: Harness) -> None:
         await set_policy(harness)
         run = await done(harness)

@@ -74,6 +74,16 @@ class TrailSuite(StoreSuite):
         assert await find(EventFilter(since=events[-1].at)) == events
         assert await find(EventFilter(until=events[-1].at)) == []
 
+    async def test_a_type_is_found_whole_whatever_it_is_made_of(self, harness: Harness) -> None:
+        run = await harness.held()
+        types = ("order placed", "order", "placed", " placed", "order ", "order |placed", "order .placed", "|")
+        await harness.save(decide(run, events=tuple(Event(each, NOON) for each in types)))
+        for each in types:
+            found = await harness.store.find_events(EventFilter(types=(each,)))
+            assert [event.type for event in found] == [each]
+        found = await harness.store.find_events(EventFilter(types=types))
+        assert sorted(event.type for event in found) == sorted(types)
+
     @cases(
         where={
             "address": EventFilter(step="pay/charge#2"),

@@ -54,7 +54,8 @@ class Writing(NamedTuple):
         """What the change did."""
         run, joins = self.seen.run, self.seen.run.joins
         place = (self.seen.queue, now, self.seen.worker_id, joins and joins.parent_id)
-        return Changed(run.run_id, self.change.state, self.generation, *place, told=self.change.events)
+        told = () if self.request.dry_run else self.change.events
+        return Changed(run.run_id, self.change.state, self.generation, *place, told=told)
 
 
 def change_call(writings: Sequence[Writing], now: Instant) -> tuple[str, list[object]]:

@@ -59,11 +59,11 @@ async def _take(connection: Connection, turn: Numbered, runs: Runs, keys: Keys, 
         if not isinstance(verdict, Writing):
             answers[number] = verdict
             continue
+        answers[number] = answer = verdict.change.refusal or verdict.answer(now)
+        if request.dry_run:
+            continue
         writings.append(verdict)
-        if verdict.change.refusal is not None:
-            answers[number] = verdict.change.refusal
-        else:
-            answers[number] = answer = verdict.answer(now)
+        if isinstance(answer, Changed):
             keys.use(verdict.seen.run.tenant, request, answer)
     if writings:
         statement, columns = change_call(writings, now)

@@ -47,7 +47,7 @@ class Keys:
 
     def earlier(self, tenant: str, request: Request) -> Changed | KeyReused | None:
         """The answer to a request whose key was used before."""
-        if request.key is None or (use := self._uses.get(_name(tenant, request))) is None:
+        if request.key is None or request.dry_run or (use := self._uses.get(_name(tenant, request))) is None:
             return None
         if use.digest == request.digest:
             return rows.repeated_answer(use.answer)

@@ -9,15 +9,7 @@ from stepfast.kernel.trail import Doubt, TrailPage, settle
 from stepfast.stores.postgres.lines import Pool
 from stepfast.stores.trail import TrailReads
 
-# Whoever writes an event holds this lock from before it takes a position until its commit can be seen by all.
-WRITERS = """
-select l.virtualtransaction
-  from pg_locks l
- where l.locktype = 'relation'
-   and l.database = (select d.oid from pg_database d where d.datname = current_database())
-   and l.relation = 'stepfast.event'::regclass
-   and l.mode = 'RowExclusiveLock'
-"""
+WRITERS = "select w.virtualtransaction from stepfast.event_writer w"
 
 PUT_SEAL = """
 select stepfast.put_seal(

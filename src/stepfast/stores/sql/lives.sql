@@ -17,26 +17,15 @@ select l.generation, l.version, l.code, l.definition, l.input, l.cause, l.actor,
  order by l.generation;
 
 -- name: list_children
--- The runs that a run has started, oldest first.
+-- The runs that a run has started, oldest first; all of them, or those of a kind whose metadata is like something.
 select s.run_id, s.tenant, s.workflow, s.version, s.kind, s.state, s.generation, s.queue, s.priority, s.queued_at,
        s.updated_at, s.ended_at, s.worker_id, s.token, s.crashes, s.claims, s.parent_id, s.key, s.actor,
        s.correlation_id, s.causation_id, s.thread_id, s.subject, s.metadata, s.input, s.value, s.error, s.code,
        s.definition
   from stepfast.run_state s
  where s.parent_id = :run_id
-   and s.run_id > :after
+   and (cast(:after as text) is null or s.run_id > :after)
+   and (cast(:kind as text) is null or s.kind = :kind)
+   and (cast(:metadata as text) is null or s.metadata like :metadata)
  order by s.run_id
- limit :limit;
-
--- name: list_transformations
--- The transformations that a run has used, oldest first; the metadata of such runs is the engine's own.
-select s.run_id, s.tenant, s.workflow, s.version, s.kind, s.state, s.generation, s.queue, s.priority, s.queued_at,
-       s.updated_at, s.ended_at, s.worker_id, s.token, s.crashes, s.claims, s.parent_id, s.key, s.actor,
-       s.correlation_id, s.causation_id, s.thread_id, s.subject, s.metadata, s.input, s.value, s.error, s.code,
-       s.definition
-  from stepfast.run_state s
- where s.parent_id = :run_id
-   and s.kind = 'step'
-   and s.metadata like '%"transformation":%'
- order by s.queued_at, s.run_id
  limit :limit;

@@ -69,6 +69,13 @@ select p.run_id, exists (select 1 from stepfast.event e where e.run_id = p.run_i
  order by p.run_id
  limit :limit;
 
+-- name: pruned_at
+-- When a run was pruned, if it was this tenant's.
+select pruned_at
+  from stepfast.pruned
+ where run_id = :run_id
+   and (cast(:tenant as text) is null or tenant = :tenant);
+
 -- name: unswept
 -- Runs that were pruned and may have blobs outside of the database.
 select tenant, run_id

@@ -9,16 +9,21 @@ select e.position, e.seq, e.run_id, e.tenant, e.generation, e.type, e.at, e.step
  order by e.position
  limit :limit;
 
--- name: trail_ends
--- The lowest and the highest position that there is.
-select min(position), max(position) from stepfast.event;
-
 -- name: highest_below
 -- The highest position below another at which there is an event.
 select max(position) from stepfast.event where position < :before;
 
+-- name: any_since
+-- Whether an event between two positions was written at a moment or later: a row, or none.
+select 1
+  from stepfast.event
+ where position > :after
+   and position < :before
+   and at >= :since
+ limit 1;
+
 -- name: find_events
--- Events between two positions, newest first; every other condition is optional. `types` has a blank around each.
+-- Events between two positions, newest first; every other condition is optional. `types` is what `listed` makes of them.
 select e.position, e.seq, e.run_id, e.tenant, e.generation, e.type, e.at, e.step, e.attempt, e.token, e.actor, e.data,
        e.causation_id, r.correlation_id
   from stepfast.event e
@@ -27,7 +32,7 @@ select e.position, e.seq, e.run_id, e.tenant, e.generation, e.type, e.at, e.step
    and e.position < :before
    and (cast(:tenant as text) is null or e.tenant = :tenant)
    and (cast(:run_id as text) is null or e.run_id = :run_id)
-   and (cast(:types as text) is null or replace(:types, ' ' || e.type || ' ', '') <> :types)
+   and (cast(:types as text) is null or replace(:types, ' |' || replace(e.type, ' ', ' .') || ' |', '') <> :types)
    and (cast(:step as text) is null or e.step = :step)
    and (cast(:step_name as text) is null or replace('/' || e.step, '/' || :step_name || '#', '') <> '/' || e.step)
    and (cast(:actor as text) is null or e.actor = :actor)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import apsw
-from apsw.ext import query_info
 
 from stepfast.kernel.durations import Instant
 from stepfast.stores.statements import load_statements
@@ -29,9 +28,12 @@ def fetch_damaged(connection: apsw.Connection, text: str, bindings: Bindings = (
 
     No text that was ever stored has such a character, so that what was changed stays unlike what was written.
     """
+    # It takes long to import, and few ever need it.
+    from apsw.ext import query_info
+
     names = [f"c{number}" for number in range(len(query_info(connection, text).description))]
     shown = ", ".join(f"case typeof({name}) when 'text' then cast({name} as blob) else {name} end" for name in names)
-    raw = f"with raw({', '.join(names)}) as ({text.rstrip(';')}) select {shown} from raw"
+    raw = f"with raw({', '.join(names)}) as ({text}) select {shown} from raw"
     return [tuple(_readable(value) for value in row) for row in connection.execute(raw, bindings)]
 
 

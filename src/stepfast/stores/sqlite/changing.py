@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import apsw
@@ -76,7 +77,10 @@ def _carry_out(connection: apsw.Connection, request: Request, now: Instant) -> C
     if earlier is not None:
         return earlier
     decided = decide(found.run, request, now)
-    changed = _write(connection, found, request, decided, now)
+    changed = _changed(found, decided, now)
+    if request.dry_run:
+        return decided.refusal or replace(changed, told=())
+    _write(connection, found, request, decided, now)
     if decided.refusal is not None:
         return decided.refusal
     if request.key is not None:
@@ -138,7 +142,7 @@ def _marks(connection: apsw.Connection, run_id: RunId) -> list[StepMark]:
 
 def _earlier(connection: apsw.Connection, request: Request, tenant: str) -> Changed | None:
     """The answer to the same command with the same key, if it came before."""
-    if request.key is None:
+    if request.key is None or request.dry_run:
         return None
     found = fetch(connection, SQL["find_answer"], (tenant, request.command.name, request.key))
     if not found:
@@ -152,7 +156,7 @@ def _earlier(connection: apsw.Connection, request: Request, tenant: str) -> Chan
     return rows.repeated_answer(answer)
 
 
-def _write(connection: apsw.Connection, found: Found, request: Request, decided: Change, now: Instant) -> Changed:
+def _write(connection: apsw.Connection, found: Found, request: Request, decided: Change, now: Instant) -> None:
     run = found.run
     generation, token = found.fence_after(decided)
     if decided.events:
@@ -170,9 +174,13 @@ def _write(connection: apsw.Connection, found: Found, request: Request, decided:
     if decided.hold is not None:
         held = {"run_id": run.run_id, "hold": decided.hold, "ready": decided.ready, "now": now}
         connection.execute(SQL["hold"], held)
-    parent_id = None if run.joins is None else run.joins.parent_id
+
+
+def _changed(found: Found, decided: Change, now: Instant) -> Changed:
+    generation, _ = found.fence_after(decided)
+    parent_id = None if found.run.joins is None else found.run.joins.parent_id
     place = (found.queue, now, found.worker_id, parent_id)
-    return Changed(run.run_id, decided.state, generation, *place, told=decided.events)
+    return Changed(found.run.run_id, decided.state, generation, *place, told=decided.events)
 
 
 def _untold(connection: apsw.Connection, run_id: RunId) -> list[Event]:

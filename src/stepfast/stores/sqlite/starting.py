@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,8 +10,10 @@ import apsw
 from stepfast.kernel.decisions import NewRun, Started
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import KeyReused
+from stepfast.kernel.event_data import queued_data
 from stepfast.kernel.events import EventType
 from stepfast.kernel.ids import RunId, WorkerId
+from stepfast.kernel.origins import queued_cause
 from stepfast.kernel.states import TaskState
 from stepfast.stores.sqlite.asking import Row, fetch, moment, one, statements
 from stepfast.stores.sqlite.pending import Pending, write_events
@@ -110,10 +111,7 @@ class Newcomers:
         )
 
     def _add_events(self, run: NewRun, holder: WorkerId | None) -> None:
-        data = {"workflow": run.workflow, "version": run.version}
-        if run.correlation_id is not None:
-            data["correlation_id"] = run.correlation_id
-        queued = (run.run_id, run.tenant, self._now, run.actor, run.causation_id or run.key, json.dumps(data))
+        queued = (run.run_id, run.tenant, self._now, run.actor, queued_cause(run), queued_data(run))
         self._pending.rows["insert_queued"].append(queued)
         if holder is not None:
             claimed = (EventType.CLAIMED.value, self._now, None, None, 1, None, claimed_data(holder, self._label))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from stepfast.kernel.texts import shown
-from stepfast.workflows.executors.threads import in_thread
-from stepfast.workflows.limits import LEFT_BEHIND
+from stepfast.workflows.executors.threads import called
+from stepfast.workflows.limits import leave_behind
 
 HealthCheck = Callable[[], Any]
 """Raises, or returns False, when something is wrong; a text that it returns is shown."""
@@ -38,8 +37,7 @@ async def ask(check: HealthCheck | None, timeout_s: float = DEFAULT_TIMEOUT_S) -
     try:
         await asyncio.wait({asking}, timeout=timeout_s)
     finally:
-        if not asking.done():
-            _leave_behind(asking)
+        leave_behind(asking)
     took_ms = round((time.monotonic() - begun) * 1_000)
     if not asking.done():
         return _hung(timeout_s, took_ms)
@@ -59,18 +57,9 @@ def _hung(timeout_s: float, took_ms: int) -> Health:
     return Health(False, f"{HUNG}: it gave no answer within {timeout_s:g} s", took_ms)
 
 
-def _leave_behind(asking: asyncio.Task[Any]) -> None:
-    """Call it off without waiting: one that swallows that would hold up everybody else."""
-    LEFT_BEHIND.add(asking)
-    asking.add_done_callback(LEFT_BEHIND.discard)
-    asking.cancel()
-
-
 async def _answer(check: HealthCheck) -> tuple[bool, str]:
     try:
-        answer = await check() if inspect.iscoroutinefunction(check) else await in_thread(check)
-        if inspect.isawaitable(answer):
-            answer = await answer
+        answer = await called(check, check)
     except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt):
         raise
     except BaseException as error:  # noqa: BLE001 - other people's code, and SystemExit would end the event loop

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import inspect
 import queue
 import threading
 from collections.abc import Callable
@@ -36,6 +37,15 @@ async def in_thread(call: Callable[[], Any]) -> Any:
 
     _begin(contextvars.copy_context(), run)
     return await answer
+
+
+async def called(function: Callable[..., Any], call: Callable[[], Any]) -> Any:
+    """What a call of the function comes to: of a coroutine function here, of any other in a thread.
+
+    A function may give a coroutine without being one, as decorated ones do.
+    """
+    answer = call() if inspect.iscoroutinefunction(function) else await in_thread(call)
+    return await answer if inspect.isawaitable(answer) else answer
 
 
 def within(call: Callable[[], T], limit_s: float) -> T:

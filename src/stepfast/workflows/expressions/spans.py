@@ -42,7 +42,7 @@ def span_of(nanos: int) -> Span:
 
 def moment_of_python(moment: datetime) -> Moment:
     """A timestamp that came as one of Python's."""
-    if moment.tzinfo is None:
+    if moment.utcoffset() is None:
         raise Failed("the timestamp has no time zone")
     return moment_of(_nanos(moment - EPOCH))
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from stepfast.kernel.assets import check_media_type, check_name, parse_asset
+from stepfast.kernel.assets import check_name, parse_asset
 from stepfast.kernel.errors import Invalid
+from stepfast.kernel.media_types import check_kind, check_media_type
 from stepfast.kernel.texts import check_texts, shown
 from stepfast.workflows.graphs.drafts import AssetRead, AssetWrite, Reads, Writes
-from stepfast.workflows.graphs.formulas import Surroundings, formula_of, has_unknown
-from stepfast.workflows.plans.plan import AssetUse, Formula
+from stepfast.workflows.graphs.formulas import Surroundings, formula_of, has_unknown, optional_formula
+from stepfast.workflows.plans.plan import AssetUse
 
 ASSETS = list[dict[str, Any]]
 """The hint of assets as steps see them."""
@@ -22,7 +23,7 @@ KNOWN: Mapping[str, frozenset[str]] = {
 
 def reads_of(given: Reads, around: Surroundings) -> tuple[AssetUse, ...]:
     """What a step reads."""
-    return tuple(AssetUse(formula_of(each["asset"], around), _media_type(each)) for each in _several(given))
+    return tuple(AssetUse(formula_of(each["asset"], around), _media_type(each, check_kind)) for each in _several(given))
 
 
 def writes_of(given: Writes, around: Surroundings) -> tuple[AssetUse, ...]:
@@ -30,30 +31,29 @@ def writes_of(given: Writes, around: Surroundings) -> tuple[AssetUse, ...]:
     return tuple(
         AssetUse(
             formula_of(each["asset"], around),
-            _media_type(each),
-            _optional(each.get("content"), around),
-            _optional(each.get("metadata"), around),
+            _media_type(each, check_media_type),
+            optional_formula(each.get("content"), around),
+            optional_formula(each.get("metadata"), around),
             tuple(each.get("tags") or ()),
         )
         for each in _several(given)
     )
 
 
-def fault_of_assets(name: str, given: object) -> str | None:
+def faults_of_assets(name: str, given: object) -> Iterator[str]:
     """What is wrong with `reads` or `writes` of a step."""
     is_list = isinstance(given, list | tuple) and all(isinstance(each, Mapping) for each in given)
     if not is_list and not isinstance(given, Mapping):
-        return f'{name} is {shown(given)}; write {{"asset": ...}}, or a list of such'
+        yield f'{name} is {shown(given)}; write {{"asset": ...}}, or a list of such'
+        return
     for each in _several(given):
-        for fault in _faults_of(name, each):
-            return f"{name}: {fault}"
-    return None
+        yield from (f"{name}: {fault}" for fault in _faults_of(name, each))
 
 
 def _faults_of(name: str, given: Mapping[str, Any]) -> Iterator[str]:
-    unknown = [key for key in given if key not in KNOWN[name]]
-    if unknown:
-        yield f"it has {shown(unknown[0])}; known are {', '.join(sorted(KNOWN[name]))}"
+    for key in given:
+        if key not in KNOWN[name]:
+            yield f"it has {shown(key)}; known are {', '.join(sorted(KNOWN[name]))}"
     if "asset" not in given:
         yield "there is no 'asset'; say which it is"
     for key, check in CHECKS[name].items():
@@ -70,14 +70,6 @@ def _faults_of(name: str, given: Mapping[str, Any]) -> Iterator[str]:
             yield str(error).rstrip(".")
 
 
-def _check_kind(given: object) -> None:
-    """A media type, or all of a kind: `image/*`."""
-    if isinstance(given, str) and given.endswith("/*"):
-        check_media_type("any/any" if given == "*/*" else f"{given[:-1]}any")
-    else:
-        check_media_type(given)
-
-
 def _check_metadata(given: object) -> None:
     if not isinstance(given, Mapping):
         raise Invalid(f"metadata is {shown(given)}; give a map of names to values")
@@ -92,7 +84,7 @@ def _check_tags(given: Any) -> None:
 CONSTANT = ("type", "tags")
 """What is a part of the plan, and the same in every run."""
 CHECKS: Mapping[str, Mapping[str, Callable[[Any], object]]] = {
-    "reads": {"asset": parse_asset, "type": _check_kind},
+    "reads": {"asset": parse_asset, "type": check_kind},
     "writes": {
         "asset": lambda asset: check_name("The asset's id", asset),
         "type": check_media_type,
@@ -106,10 +98,6 @@ def _several(given: Any) -> list[Mapping[str, Any]]:
     return [given] if isinstance(given, Mapping) else list(given)
 
 
-def _media_type(given: Mapping[str, Any]) -> str | None:
+def _media_type(given: Mapping[str, Any], check: Callable[[object], str]) -> str | None:
     media_type = given.get("type")
-    return None if media_type is None else str(media_type)
-
-
-def _optional(binding: Any, around: Surroundings) -> Formula | None:
-    return None if binding is None else formula_of(binding, around)
+    return None if media_type is None else check(media_type)

@@ -19,7 +19,15 @@ from stepfast.workflows.functions import Workflow
 from stepfast.workflows.graphs.assets import ASSETS, reads_of, writes_of
 from stepfast.workflows.graphs.drafts import Draft, GateDraft, GraphStep, Group, UseDraft, joined_hint
 from stepfast.workflows.graphs.estimating import Estimating
-from stepfast.workflows.graphs.formulas import NAMES, Reading, StageInputs, formula_of, has_unknown, is_function
+from stepfast.workflows.graphs.formulas import (
+    NAMES,
+    Reading,
+    StageInputs,
+    formula_of,
+    has_unknown,
+    is_function,
+    optional_formula,
+)
 from stepfast.workflows.graphs.hints import NoSuchPart, item_of, may_be_list, may_fit, part_of, restored
 from stepfast.workflows.graphs.policies import policies_of
 from stepfast.workflows.graphs.stages import Around, executor_of, types_of
@@ -221,9 +229,6 @@ class Compiler:
     def refuse(self, message: str, hint: str = "") -> None:
         self.problems.append(Problem("" if self._at is None else self._at.id, message, hint))
 
-    def _optional(self, binding: Any) -> Formula | None:
-        return None if binding is None else formula_of(binding, self)
-
     def _condition(self, what: str, binding: Any) -> Formula | None:
         return None if binding is None else self._formula(what, binding)
 
@@ -285,7 +290,9 @@ class Compiler:
     def _gate(self, gate: GateDraft | None) -> Gate | None:
         if gate is None:
             return None
-        return Gate(self._optional(gate.when), gate.reason, self._optional(gate.title), dict(gate.terms))
+        return Gate(
+            optional_formula(gate.when, self), gate.reason, optional_formula(gate.title, self), dict(gate.terms)
+        )
 
     def _on_failure(self, given: str) -> OnFailure:
         try:
@@ -375,8 +382,8 @@ class Compiler:
         repeated = self._repeated(draft)
         has_item = repeated is not None
         item = self._item(repeated, types.item)
-        assets = ASSETS if draft.options.get("reads") else None
-        around = Around(self.graph.input_hint, hint, item, has_item, outputs, types.output, assets)
+        has_assets = bool(draft.options.get("reads"))
+        around = Around(self.graph.input_hint, hint, item, has_item, outputs, types.output, has_assets)
         executor = executor_of(
             function, f"{self.graph.domain}.{draft.id}", draft.id, around, draft.options.get("queue")
         )

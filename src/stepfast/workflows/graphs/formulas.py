@@ -173,6 +173,11 @@ def formula_of(binding: Any, around: Surroundings) -> Formula:
     return Constant(binding)
 
 
+def optional_formula(binding: Any, around: Surroundings) -> Formula | None:
+    """The same of what may be left out."""
+    return None if binding is None else formula_of(binding, around)
+
+
 def _refused_step(step: Any, around: Surroundings) -> Formula:
     if isinstance(step, GraphStep):
         around.refuse(f"step {step.id!r} itself is given where a value is wanted", f"Give {step.id}.output.")

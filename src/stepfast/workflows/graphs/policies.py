@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from stepfast.kernel.errors import InvalidDefinition, StepfastError
 from stepfast.workflows.graphs.drafts import Draft, PolicyDraft
-from stepfast.workflows.graphs.formulas import formula_of
+from stepfast.workflows.graphs.formulas import optional_formula
 from stepfast.workflows.limits import Limits, check_limit
 from stepfast.workflows.plans.checking import Problem
 from stepfast.workflows.plans.frame import BESIDE, FindExecutor
@@ -30,11 +30,15 @@ def _policy(compiler: Compiler, draft: Draft, policy: PolicyDraft) -> Policy:
 
 def check_policies(plan: Plan, executors: FindExecutor) -> None:
     """Refuse policies before what a step does not do, of steps that use what only the app knows."""
-    for step in plan:
-        for policy in step.policies:
-            if policy.before is not None and _is_idle(step, policy.before, executors):
-                told = Problem(step.id, *_idle(policy.id, step.id, policy.before))
-                raise InvalidDefinition(f"Graph {plan.name!r} cannot be used as it is:\n- {told}")
+    found = [
+        Problem(step.id, *_idle(policy.id, step.id, policy.before))
+        for step in plan
+        for policy in step.policies
+        if policy.before is not None and _is_idle(step, policy.before, executors)
+    ]
+    if found:
+        told = "\n".join(f"- {problem}" for problem in found)
+        raise InvalidDefinition(f"Graph {plan.name!r} cannot be used as it is:\n{told}")
 
 
 def _is_idle(step: PlanStep, before: str, executors: FindExecutor) -> bool:
@@ -54,7 +58,7 @@ def _idle(policy: str, step: str, before: str) -> tuple[str, str]:
 
 def _compiled(compiler: Compiler, policy: PolicyDraft) -> Policy:
     limits = Limits(check_limit("the timeout of a policy", policy.timeout))
-    when = None if policy.when is None else formula_of(policy.when, compiler)
+    when = optional_formula(policy.when, compiler)
     return Policy(policy.id, _check(compiler, policy), policy.conflict, policy.before, when, limits, dict(policy.terms))
 
 

@@ -14,6 +14,7 @@ from stepfast.kernel.errors import InvalidDefinition, OutputMissing, WrongCall
 from stepfast.workflows.bodies import StepBody, current_step
 from stepfast.workflows.codec import hints_of, modern, typed_dict
 from stepfast.workflows.executors.executor import Executor
+from stepfast.workflows.graphs.assets import ASSETS
 from stepfast.workflows.graphs.drafts import Draft, GraphStep
 from stepfast.workflows.outside import result_hint
 
@@ -148,8 +149,7 @@ class Around(NamedTuple):
     has_item: bool
     outputs: Mapping[str, Any]
     result: Any
-    assets: Any
-    """None: it reads none."""
+    has_assets: bool
 
 
 def executor_of(function: Callable[..., Any], name: str, stage_id: str, around: Around, queue: str | None) -> Executor:
@@ -195,6 +195,6 @@ def _hints(around: Around) -> dict[str, Any]:
         hints["outputs"] = typed_dict("Outputs", fields)
     if around.has_item:
         hints["item"] = around.item
-    if around.assets is not None:
-        hints["assets"] = around.assets
+    if around.has_assets:
+        hints["assets"] = ASSETS
     return hints

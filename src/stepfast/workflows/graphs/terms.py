@@ -10,7 +10,7 @@ from stepfast.kernel.errors import Invalid
 from stepfast.kernel.retry import Retry
 from stepfast.kernel.reviews import ItemKind, Verdict
 from stepfast.kernel.texts import check_text, shown
-from stepfast.workflows.graphs.assets import fault_of_assets
+from stepfast.workflows.graphs.assets import faults_of_assets
 from stepfast.workflows.graphs.drafts import Draft, GateDraft, PolicyDraft, StepOptions
 from stepfast.workflows.plans.gates import AFTER, BEFORE
 from stepfast.workflows.questions import Terms, question_of
@@ -31,11 +31,20 @@ def good_options(draft: Draft) -> tuple[StepOptions, list[str]]:
     """The options of a step that can be, and what is wrong with the others."""
     good, faults = dict(draft.options), list(_of_repeats(draft))
     for name, value in draft.options.items():
-        fault = None if value is None else _fault(name, value)
-        if fault is not None:
-            faults.append(fault)
+        found = [] if value is None else [*_faults(name, value)]
+        if found:
+            faults += found
             del good[name]
     return cast(StepOptions, good), faults
+
+
+def _faults(name: str, value: object) -> Iterator[str]:
+    if name == "policies":
+        yield from _of_policies(value)
+    elif name in ("reads", "writes"):
+        yield from faults_of_assets(name, value)
+    elif (fault := _fault(name, value)) is not None:
+        yield fault
 
 
 def _fault(name: str, value: object) -> str | None:
@@ -44,10 +53,6 @@ def _fault(name: str, value: object) -> str | None:
         return f"{name} is {shown(value)}; it must be {told}"
     if name == "estimate" and not callable(value):
         return f"estimate is {shown(value)}; it must be a function of `input` and `config`"
-    if name == "policies":
-        return _fault_of_policies(value)
-    if name in ("reads", "writes"):
-        return fault_of_assets(name, value)
     try:
         if name == "queue" and isinstance(value, str):
             check_text("queue", value)
@@ -58,30 +63,34 @@ def _fault(name: str, value: object) -> str | None:
     return None
 
 
-def _fault_of_policies(value: object) -> str | None:
+def _of_policies(value: object) -> Iterator[str]:
     if not isinstance(value, list | tuple) or not all(isinstance(each, PolicyDraft) for each in value):
-        return f"policies is {shown(value)}; it must be a list of graph.policy(...)"
-    ids = [policy.id for policy in value]
-    twice = next((id for id in ids if ids.count(id) > 1), None)
-    if twice is not None:
-        return f"two policies have the id {shown(twice)}; give one of them another"
-    for policy in value:
-        told = f"policy {shown(policy.id)}"
-        if policy.before not in (None, "read", "write"):
-            return f"{told} has before={policy.before!r}; it can be 'read' or 'write'"
-        if policy.conflict not in ("review", "fail"):
-            return f"{told} has conflict={policy.conflict!r}; it can be 'review' or 'fail'"
-        try:
-            check_text("the id of a policy", policy.id)
-            verdicts = BEFORE if policy.before == "read" else AFTER
-            check_terms({"verdicts": verdicts, **policy.terms}, ItemKind.POLICY_CONFLICT, {})
-        except Invalid as error:
-            return f"{told}: {str(error).rstrip('.')}"
-        if policy.conflict == "fail" and policy.terms:
-            return f"{told} has {min(policy.terms)}=, which means nothing where a conflict fails the step"
-        if policy.before == "read" and Verdict.CORRECT in policy.terms.get("verdicts", ()):
-            return f"{told} has the verdict 'correct', and before a read there is nothing to be corrected"
-    return None
+        yield f"policies is {shown(value)}; it must be a list of graph.policy(...)"
+        return
+    for number, policy in enumerate(value):
+        if policy.id in [each.id for each in value[:number]]:
+            yield f"two policies have the id {shown(policy.id)}; give one of them another"
+        for fault in _of_policy(policy):
+            yield f"policy {shown(policy.id)}{fault}"
+
+
+def _of_policy(policy: PolicyDraft) -> Iterator[str]:
+    if policy.before not in (None, "read", "write"):
+        yield f" has before={shown(policy.before)}; it can be 'read' or 'write'"
+    if policy.conflict not in ("review", "fail"):
+        yield f" has conflict={shown(policy.conflict)}; it can be 'review' or 'fail'"
+    try:
+        check_text("the id of a policy", policy.id)
+        verdicts = BEFORE if policy.before == "read" else AFTER
+        check_terms({"verdicts": verdicts, **policy.terms}, ItemKind.POLICY_CONFLICT, {})
+    except Invalid as error:
+        yield f": {str(error).rstrip('.')}"
+        return
+    if policy.conflict == "fail":
+        for name in sorted(policy.terms):
+            yield f" has {name}=, which means nothing where a conflict fails the step"
+    elif policy.before == "read" and Verdict.CORRECT in policy.terms.get("verdicts", ()):
+        yield " has the verdict 'correct', and before a read there is nothing to be corrected"
 
 
 def _of_repeats(draft: Draft) -> Iterator[str]:

@@ -17,20 +17,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from stepfast.kernel.assets import (
-    JSON_TYPE,
-    PLAIN_TEXT,
     AssetView,
     NewAsset,
     Role,
-    check_media_type,
     check_name,
     check_size,
-    fits_type,
     item_of,
     parse_asset,
+    write_item,
 )
+from stepfast.kernel.blobs import Reference
 from stepfast.kernel.decisions import CallId
 from stepfast.kernel.errors import Invalid, NotFound
+from stepfast.kernel.media_types import JSON_TYPE, PLAIN_TEXT, check_media_type, fits_type
 from stepfast.kernel.retry import Retry
 from stepfast.kernel.texts import shown
 from stepfast.workflows.bodies import StepBody
@@ -120,15 +119,8 @@ async def keep(
 
 
 def _seen(told: ToKeep, content: bytes) -> dict[str, Any]:
-    """What is about to be written, as policies see it."""
-    return {
-        "id": told["asset"],
-        "media_type": told["type"],
-        "tags": told["tags"],
-        "metadata": json.loads(told["metadata"] or "{}"),
-        "size": len(content),
-        "digest": told["digest"],
-    }
+    metadata, reference = json.loads(told["metadata"] or "{}"), Reference(told["digest"], len(content))
+    return write_item(told["asset"], told["type"], told["tags"], metadata, reference)
 
 
 async def _kept(
@@ -165,7 +157,7 @@ class StepAssets:
                 wanted = await self.let(step, place, wanted)
             coming = current_branch_of(self._interpreter.loop).coming_call(step.id)
             let = self._interpreter.guards.let_by_people(step, place, "read")
-            found = await self._ask(step, LOOK_UP, "reads", coming.address, wanted, *let)
+            found = await self._ask(step, LOOK_UP, "reads", coming.address, wanted, let)
         self._read[place.path, step.id] = found
         return place.knowing({**place.names, "assets": found})
 
@@ -196,7 +188,7 @@ class StepAssets:
         body = copy.copy(KEEP)
         body.function = partial(keep, [content for _, content in said])
         let = self._interpreter.guards.let_by_people(step, place, "write")
-        place.made[step.id] = await self._ask(step, body, "writes", *given, *let)
+        place.made[step.id] = await self._ask(step, body, "writes", *given, let)
 
     async def _ask(self, step: PlanStep, body: StepBody, kind: str, *given: Any) -> Items:
         own = copy.copy(body)

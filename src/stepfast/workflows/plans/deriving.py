@@ -55,7 +55,7 @@ class Deriving:
     async def kept(self, step: PlanStep, place: Place, output: Derivation) -> dict[str, Any]:
         """What a transformation made, as assets from now on."""
         let = self._interpreter.guards.let_by_people(step, place, "write")
-        told, place.made[step.id] = await kept(self._interpreter.loop, step.id, output, *let)
+        told, place.made[step.id] = await kept(self._interpreter.loop, step.id, output, let)
         return told
 
 

@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from stepfast.kernel.decisions import CallId
+from stepfast.kernel.error_kinds import mark_transient
 from stepfast.kernel.errors import PolicyConflict
 from stepfast.kernel.reviews import ItemKind, Verdict
 from stepfast.workflows.branches import Branch
-from stepfast.workflows.failures import clean, mark
+from stepfast.workflows.failures import mark
 from stepfast.workflows.loop import current_branch_of
-from stepfast.workflows.plans.answers import named, refusal_in
+from stepfast.workflows.plans.answers import done_with, refusal_in, unchecked
 from stepfast.workflows.plans.frame import as_json
 from stepfast.workflows.plans.gates import AFTER, BEFORE, MAX_TITLE, Verdicts
 from stepfast.workflows.plans.places import Place
@@ -50,29 +51,27 @@ class Guards:
 
     def __init__(self, interpreter: Interpreter) -> None:
         self._interpreter = interpreter
-        self._by_people: dict[tuple[str, str, str], list[str]] = {}
+        self._by_people: dict[tuple[str, str, str], dict[str, None]] = {}
 
-    def let_by_people(self, step: PlanStep, place: Place, what: Literal["read", "write"]) -> tuple[list[str], ...]:
+    def let_by_people(self, step: PlanStep, place: Place, what: Literal["read", "write"]) -> list[str] | None:
         """The policies that a person has let a step read, or write, against: the app's of that id do not ask again.
 
-        As the last argument of the call that does it; none where there are no such, as in most runs.
+        In the order in which people did so; None where there are no such, as in most runs.
         """
-        found = self._by_people.get((place.path, step.id, what))
-        return (found,) if found else ()
+        return [*self._by_people.get((place.path, step.id, what), ())] or None
 
     def _note_person(self, step: PlanStep, place: Place, policy: Policy, has_let: bool) -> None:
-        known = self._by_people.setdefault((place.path, step.id, str(policy.before)), [])
+        known = self._by_people.setdefault((place.path, step.id, str(policy.before)), {})
+        known.pop(policy.id, None)
         if has_let:
-            known.append(policy.id)
-        elif policy.id in known:
-            known.remove(policy.id)
+            known[policy.id] = None
 
     async def before_reading(
         self, step: PlanStep, place: Place, branch: Branch, assets: Sequence[Mapping[str, Any]]
     ) -> bool:
         """Let a step read these assets, or raise; False: a person wants to have them looked up and checked anew."""
         names = {**place.names, "assets": list(assets)}
-        what = f"that step {step.id} reads {named(asset['uri'] for asset in assets)}"
+        what = f"that step {step.id} {done_with('read', assets)}"
         for policy in _those(step, "read"):
             self._note_person(step, place, policy, has_let=False)
             refusal = await self._refusal(step, policy, names, branch)
@@ -118,7 +117,7 @@ class Guards:
             writes = [*derived_writes(output), *assets.to_write(step, names)]
             refusal = await self._refusal(step, policy, {**names, "writes": writes}, branch)
             if refusal is not None:
-                what = f"that step {step.id} writes {named(repr(each['id']) for each in writes)}"
+                what = f"that step {step.id} {done_with('write', writes)}"
                 output, is_final = await self._judged(step, policy, branch, _told(policy, what, refusal), output)
                 if not is_final:
                     return output, False
@@ -141,8 +140,7 @@ class Guards:
             check = interpreter.verbs.use(step, policy.check, names, policy.id)
             found = await begin(interpreter.loop, check, branch.path, like=branch)
         except Exception as error:  # noqa: BLE001 - a check that cannot be made is no yes, whatever the reason
-            reason = clean(f"it could not be checked: {type(error).__name__}: {error}")
-            return Refusal(reason, branch.last_call(policy.id), error)
+            return Refusal(unchecked(error), branch.last_call(policy.id), error)
         return _said(found, branch.last_call(policy.id))
 
 
@@ -165,7 +163,7 @@ def _told(policy: Policy, what: str, refusal: Refusal) -> str:
     if refusal.error is None:
         # Whoever retries the run has the check made again.
         raise mark(conflict, refusal.call)
-    raise conflict from refusal.error
+    raise mark_transient(conflict) from refusal.error
 
 
 def _those(step: PlanStep, before: Literal["read", "write"] | None) -> Iterator[Policy]:

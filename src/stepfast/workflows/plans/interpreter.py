@@ -11,6 +11,7 @@ from stepfast.kernel.decisions import CallId
 from stepfast.kernel.errors import Invalid, StepFailed, StepTimeout
 from stepfast.kernel.plan_rules import GIVEN, Borne
 from stepfast.kernel.states import StepState
+from stepfast.kernel.texts import class_name
 from stepfast.workflows.bodies import Partial
 from stepfast.workflows.branches import Branch
 from stepfast.workflows.combining import call_off
@@ -363,7 +364,7 @@ def owner_of(step: PlanStep, place: Place) -> tuple[str, str]:
 def handler_for(step: PlanStep, error: Exception) -> Handler | None:
     """The first handler of a step that takes an error: by its class, one of its bases, or its code."""
     names = {each.__name__ for each in type(error).__mro__}
-    names |= {getattr(error, "code", ""), getattr(error, "type_name", "").rpartition(":")[2]}
+    names |= {getattr(error, "code", ""), class_name(getattr(error, "type_name", ""))}
     return next((each for each in step.catch if not each.errors or names.intersection(each.errors)), None)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from stepfast.kernel.states import StepState
+from stepfast.kernel.texts import class_name
 from stepfast.workflows import failures
 
 if TYPE_CHECKING:
@@ -84,4 +85,4 @@ class Place:
 def told_error(error: BaseException) -> dict[str, Any]:
     """An error as formulas see it."""
     failure = failures.describe(error)
-    return {"type": failure.type.rpartition(":")[2], "message": failure.message, "code": getattr(error, "code", None)}
+    return {"type": class_name(failure.type), "message": failure.message, "code": getattr(error, "code", None)}

@@ -273,7 +273,7 @@ class Policy:
     """Of the review that a conflict opens."""
 
 
-SEEN_BY_POLICIES: Mapping[str | None, tuple[str, ...]] = {
+SEEN_BY_POLICIES: Mapping[str | None, tuple[Literal["output", "assets", "writes"], ...]] = {
     None: ("output",),
     "read": ("assets",),
     "write": ("output", "assets", "writes"),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from stepfast.kernel.durations import span_ms
+from stepfast.kernel.transformations import MARK
 from stepfast.workflows.limits import Limits
 from stepfast.workflows.plans.plan import (
     SEEN_BY_POLICIES,
@@ -57,11 +58,6 @@ from stepfast.workflows.templates.retrying import matching, retry_of
 from stepfast.workflows.templates.sites import Names, Origin, Site, Stand, Want
 
 PYTHON_CALL = "python.call"
-TRANSFORMATION = "transformation"
-"""The kind of executors that read and write assets by themselves."""
-
-
-ORIGINS: Names = {"output": Origin("output"), "assets": Origin("assets"), "writes": Origin("writes")}
 
 
 def is_touching(form: StepForm, what: Literal["read", "write"], executors: Executors | None) -> bool:
@@ -76,7 +72,7 @@ def is_touching(form: StepForm, what: Literal["read", "write"], executors: Execu
 
 def is_transforming(form: StepForm, executors: Executors | None) -> bool:
     """Whether a step is known to use a transformation."""
-    return getattr((executors or {}).get(form.use or ""), "kind", "") == TRANSFORMATION
+    return getattr((executors or {}).get(form.use or ""), "kind", "") == MARK
 
 
 class Compiler:
@@ -291,7 +287,7 @@ class Compiler:
         return policy.before is not None and is_touching(form, policy.before, self._executors)
 
     def _policy(self, form: PolicyForm, path: Path) -> Policy:
-        names = {name: ORIGINS[name] for name in SEEN_BY_POLICIES[form.before]}
+        names: Names = {name: Origin(name) for name in SEEN_BY_POLICIES[form.before]}
         inputs = self._formula(form.given, (*path, "with"), (), names, Want.ARGUMENTS)
         check = Use(form.check, inputs, self._config(form.check, form.config, (*path, "config")))
         when = self._optional(form.when, (*path, "when"), (), names, Want.CONDITION)

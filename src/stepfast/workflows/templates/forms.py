@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, GetJsonSchemaHandler, PlainValidator, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, GetJsonSchemaHandler, PlainValidator, WithJsonSchema
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from stepfast.kernel.durations import span_ms
 from stepfast.kernel.errors import Invalid
+from stepfast.kernel.media_types import check_kind, check_media_type
 from stepfast.workflows.plans.plan import JoinRule
 from stepfast.workflows.templates.problems import told
 
@@ -88,6 +90,22 @@ def _span(value: Any) -> Any:
     except Invalid as error:
         raise refusal(str(error).rstrip(".").replace("seconds, a timedelta, or text", "seconds, or text")) from None
     return value
+
+
+def read_kind(value: str) -> str:
+    """A media type that is wanted, or all of a kind, as it is compared."""
+    return _type_by(check_kind, value)
+
+
+def _media_type(value: str) -> str:
+    return _type_by(check_media_type, value)
+
+
+def _type_by(check: Callable[[object], str], value: str) -> str:
+    try:
+        return check(value)
+    except Invalid as error:
+        raise refusal(str(error).rstrip(".").replace("The media type is", "it is")) from None
 
 
 def _limit(value: Any) -> Any:
@@ -172,6 +190,8 @@ Target = Annotated[
     PlainValidator(_matching(_TARGET, "a function is named like module:function")),
     WithJsonSchema({"type": "string", "pattern": r"^[\w.]+:[\w.]+$"}),
 ]
+MediaKind = Annotated[str, AfterValidator(read_kind)]
+MediaType = Annotated[str, AfterValidator(_media_type)]
 Span = Annotated[Any, PlainValidator(_span), WithJsonSchema(SPAN)]
 Limit = Annotated[Any, PlainValidator(_limit), WithJsonSchema(SPAN)]
 SpanOrExpression = Annotated[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from stepfast.kernel.retry import MAX_ATTEMPTS, MAX_FACTOR
 from stepfast.workflows.plans.plan import JoinRule
@@ -17,6 +17,8 @@ from stepfast.workflows.templates.forms import (
     JoinForm,
     Key,
     Limit,
+    MediaKind,
+    MediaType,
     Name,
     OneOrMany,
     Shorthand,
@@ -24,6 +26,7 @@ from stepfast.workflows.templates.forms import (
     SpanOrExpression,
     StepId,
     Target,
+    read_kind,
     short_for,
 )
 
@@ -123,6 +126,12 @@ class Input(Part):
     origin: Literal["assets"] | None = Field(None, alias="from", description="What a query looks through.")
     where: Condition | None = Field(None, description="Which of them a query takes: an expression over `item`.")
     description: str = Field("", description="What it is for.")
+
+    @field_validator("type")
+    @classmethod
+    def _as_compared(cls, value: str | None, info: ValidationInfo) -> str | None:
+        is_wanted = value is not None and info.data.get("kind") in ("asset", "collection", "query")
+        return read_kind(str(value)) if is_wanted else value
 
 
 class Using(Part):
@@ -267,14 +276,14 @@ class ReadForm(Part):
     """An asset that a step reads: looked up when the step is done, and known to it as one of `assets`."""
 
     asset: str = Field(min_length=1, description="Its id, `id@version` or uri.")
-    type: str | None = Field(None, description="The media type that it must be of, or a kind such as `image/*`.")
+    type: MediaKind | None = Field(None, description="The media type that it must be of, or a kind such as `image/*`.")
 
 
 class WriteForm(Part):
     """An asset that a step writes when it has ended well; where the id is taken, it gets another."""
 
     asset: str = Field(min_length=1, description="Its id.")
-    type: str | None = Field(None, description="Its media type; without it text/plain or application/json.")
+    type: MediaType | None = Field(None, description="Its media type; without it text/plain or application/json.")
     content: Any = Field(None, description="What is written: the output of the step, without it.")
     metadata: dict[str, Any] | None = Field(None, description="What is said of it.")
     tags: list[str] = Field(default_factory=list, description="Its tags.")

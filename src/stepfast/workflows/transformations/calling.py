@@ -14,6 +14,7 @@ from stepfast.kernel.errors import InvalidDefinition, WrongCall
 from stepfast.kernel.retry import Retry
 from stepfast.kernel.reviews import Verdict
 from stepfast.kernel.texts import check_text, shown
+from stepfast.kernel.transformations import MARK
 from stepfast.workflows.bodies import StepBody
 from stepfast.workflows.branches import thread_code
 from stepfast.workflows.child_calls import ChildKind, ChildrenCall
@@ -25,7 +26,7 @@ from stepfast.workflows.loop import RunLoop
 from stepfast.workflows.reviewing import review
 from stepfast.workflows.steps import StepAlone, ask_durably, check_name
 from stepfast.workflows.transformations.keeping import kept
-from stepfast.workflows.transformations.running import MARK, Spec, Terms, derivation_of
+from stepfast.workflows.transformations.running import Spec, Terms, derivation_of
 from stepfast.workflows.transformations.values import Derivation, Source
 
 P = ParamSpec("P")

@@ -63,8 +63,7 @@ async def kept(
     """Keep what was made, under the name of a call; the output with what it has become, and the assets."""
     body = copy.copy(KEEP)
     body.name = f"{name}.writes"
-    given = (json.loads(json.dumps(derivation)), *([let] if let else ()))
-    call = StepCall(body, given, {})
+    call = StepCall(body, (json.loads(json.dumps(derivation)), let), {})
     call.kind = "writes"
     items: Items = await ask_durably(loop, call)
     outputs = [{**told, **item} for told, item in zip(derivation["outputs"], items, strict=True)]

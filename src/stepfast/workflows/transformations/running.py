@@ -17,24 +17,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stepfast.kernel.artifacts import Artifact, ArtifactKind, Form
-from stepfast.kernel.assets import Role, check_media_type, check_name, fits_type, item_of, parse_asset
+from stepfast.kernel.assets import Role, check_name, item_of, parse_asset
 from stepfast.kernel.errors import Invalid, InvalidDefinition, NotFound, WrongCall
+from stepfast.kernel.media_types import ANY_TYPE, JSON_TYPE, check_kind, check_media_type, fits_type
 from stepfast.kernel.retry import Retry
 from stepfast.kernel.reviews import ItemKind
 from stepfast.kernel.texts import shown
+from stepfast.kernel.transformations import MARK
 from stepfast.workflows.bodies import StepBody
 from stepfast.workflows.codec import hints_of
 from stepfast.workflows.content import content_of
-from stepfast.workflows.executors.threads import in_thread
+from stepfast.workflows.executors.threads import called
 from stepfast.workflows.loop import RunLoop, current_branch_of
 from stepfast.workflows.step_calls import StepCall
 from stepfast.workflows.steps import ask_durably
 from stepfast.workflows.storage import Here, body_here, checked_metadata, checked_tags
 from stepfast.workflows.transformations.values import MAX_SHOWN, Derivation, DerivationTold, Derived, OutputTold, Source
 
-MARK = "transformation"
-"""What the metadata of its runs has, and the kind of its executors."""
-ANY_TYPE = "*/*"
 GIVEN = str | dict[str, Any]
 """An asset by its id, `id@version` or uri, or as expressions see it."""
 
@@ -141,7 +140,9 @@ class Spec:
         """The body of its derivation."""
         here = body_here(MARK)
         given = {name: await self._content(here, name, items) for name, items in sources.items()}
-        return dict(await self._told(here, sources, await self._called({**given, **others})))
+        call = functools.partial(self.function, **given, **others)
+        # In no thread of a pool: it may wait for work of the engine that is done in one of those.
+        return dict(await self._told(here, sources, await called(self.function, call)))
 
     async def _content(self, here: Here, name: str, items: list[dict[str, Any]]) -> Any:
         slot = self.slots[name]
@@ -149,12 +150,6 @@ class Spec:
         if slot.is_many:
             return found
         return found[0] if found else None
-
-    async def _called(self, arguments: dict[str, Any]) -> Any:
-        if inspect.iscoroutinefunction(self.function):
-            return await self.function(**arguments)
-        # In no thread of a pool: it may wait for work of the engine that is done in one of those.
-        return await in_thread(functools.partial(self.function, **arguments))
 
     async def _told(self, here: Here, sources: Mapping[str, list[dict[str, Any]]], given: Any) -> DerivationTold:
         items = [item for each in sources.values() for item in each]
@@ -235,7 +230,7 @@ def _confidence(what: str, confidence: object) -> float:
 
 
 def _shown_text(media_type: str, content: bytes) -> str | None:
-    is_text = media_type.startswith("text/") or fits_type(media_type, "application/json")
+    is_text = media_type.startswith("text/") or fits_type(media_type, JSON_TYPE)
     if not is_text or len(content) > MAX_SHOWN:
         return None
     try:
@@ -271,12 +266,10 @@ def _slot(name: str, hint: Any, terms: Terms) -> Iterator[Slot]:
 
 def _types(what: str, given: Any) -> Types:
     several = (given,) if isinstance(given, str) else tuple(given)
-    for each in several:
-        try:
-            check_media_type(each.replace("*", "any") if isinstance(each, str) else each)
-        except Invalid as error:
-            raise InvalidDefinition(f"{what}: {error}") from None
-    return tuple(each.lower() for each in several)
+    try:
+        return tuple(check_kind(each) for each in several)
+    except Invalid as error:
+        raise InvalidDefinition(f"{what}: {error}") from None
 
 
 def _named(slot: Slot) -> Any:

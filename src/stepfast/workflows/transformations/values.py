@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, NotRequired
 # pydantic, which reads these, knows only this one before Python 3.12.
 from typing_extensions import TypedDict
 
-from stepfast.kernel.assets import check_size
+from stepfast.kernel.assets import check_size, write_item
+from stepfast.kernel.blobs import Reference
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.reviews import ItemKind
 from stepfast.kernel.texts import MAX_TEXT, check_texts, shown
@@ -113,7 +114,8 @@ class Derivation(dict[str, Any]):
 def writes_of(told: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """What would come of a derivation, as policies see it."""
     for output in told["outputs"]:
-        yield {name: output[name] for name in ("id", "media_type", "tags", "metadata", "size", "digest")}
+        content = Reference(output["digest"], output["size"])
+        yield write_item(output["id"], output["media_type"], output["tags"], output["metadata"], content)
 
 
 def _correction(outputs: int) -> dict[str, Any]:

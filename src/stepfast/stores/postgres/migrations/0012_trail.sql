@@ -95,6 +95,15 @@ create table stepfast.sink_letter (
 
 create index sink_letter_to_replay on stepfast.sink_letter (sink, position) where replay_at is not null;
 
+-- Whoever writes an event holds this lock from before it takes a position until its commit can be seen by all.
+create view stepfast.event_writer as
+select l.virtualtransaction, l.pid
+  from pg_locks l
+ where l.locktype = 'relation'
+   and l.database = (select d.oid from pg_database d where d.datname = current_database())
+   and l.relation = 'stepfast.event'::regclass
+   and l.mode = 'RowExclusiveLock';
+
 -- A position below which nothing comes any more, with as few events above it as can be. What was taken of the sequence
 -- before nobody wrote is settled. Else whoever wrote began when pg_stat_activity says, and stands above all that was
 -- written by then: the first that is missing there may be theirs. Commits take moments, so that what is told to be a
@@ -108,12 +117,8 @@ declare
     newest bigint := coalesce(pg_sequence_last_value('stepfast.event_position'::regclass), 0);
     span bigint := (
         select max(coalesce(extract(epoch from clock_timestamp() - a.xact_start), 60))
-          from pg_locks l
-          left join pg_stat_activity a on a.pid = l.pid
-         where l.locktype = 'relation'
-           and l.database = (select d.oid from pg_database d where d.datname = current_database())
-           and l.relation = 'stepfast.event'::regclass
-           and l.mode = 'RowExclusiveLock'
+          from stepfast.event_writer w
+          left join pg_stat_activity a on a.pid = w.pid
     ) * 1000;
     oldest bigint;
 begin

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +14,7 @@ from stepfast.kernel.executor_errors import NotAllowed
 from stepfast.kernel.texts import shown
 from stepfast.workflows.executors.allowed import Allowed
 from stepfast.workflows.executors.builtin.bounds import timeout_problems, timeout_s
-from stepfast.workflows.executors.threads import in_thread
+from stepfast.workflows.executors.threads import called, in_thread
 from stepfast.workflows.steps import AsyncStep, SyncStep
 
 
@@ -45,7 +44,7 @@ class PythonCall:
         try:
             async with asyncio.timeout(limit_s) as timer:
                 function = await self._function(target)
-                return await _called(function, arguments)
+                return await called(function, _with(function, arguments))
         except TimeoutError:
             if not timer.expired():
                 raise
@@ -77,9 +76,5 @@ class PythonCall:
             raise NotAllowed(f"The module {shown(module)} is not allowed here: name it in STEPFAST_CALL_MODULES.")
 
 
-async def _called(function: Callable[..., Any], arguments: dict[str, Any] | list[Any] | None) -> Any:
-    call = partial(function, **arguments) if isinstance(arguments, dict) else partial(function, *arguments or ())
-    if inspect.iscoroutinefunction(function):
-        return await call()
-    answer = await in_thread(call)
-    return await answer if inspect.isawaitable(answer) else answer
+def _with(function: Callable[..., Any], arguments: dict[str, Any] | list[Any] | None) -> Callable[[], Any]:
+    return partial(function, **arguments) if isinstance(arguments, dict) else partial(function, *arguments or ())
