@@ -55,7 +55,7 @@ def test_rows_are_written_in_order_by_a_statement_for_many_of_them(facts, count)
     with statements_of(facts) as seen:
         write_rows(facts, INSERT, [(number,) for number in numbers])
     assert facts.execute("select number from fact order by position").fetchall() == [(number,) for number in numbers]
-    assert len(seen) == count // WIDEST + (count % WIDEST).bit_count()
+    assert len(seen) <= count // WIDEST + 3
 
 
 def test_a_statement_that_inserts_nothing_is_carried_out_for_each_row(facts):
@@ -100,11 +100,11 @@ async def test_a_commit_takes_no_more_statements_for_more_runs(harness):
 async def test_a_run_that_is_cancelled_before_its_claim_is_read_is_not_handed_out(harness, monkeypatch):
     first, second = await harness.start_many(2)
     await harness.enrol()
-    claimed = claiming.claimed
+    held_runs = claiming.held_runs
 
-    def cancelled_meanwhile(connection, leased):
+    def cancelled_meanwhile(connection, leased, worker_id):
         connection.execute("delete from task where run_id = ?", (first,))
-        return claimed(connection, leased)
+        return held_runs(connection, leased, worker_id)
 
-    monkeypatch.setattr(claiming, "claimed", cancelled_meanwhile)
+    monkeypatch.setattr(claiming, "held_runs", cancelled_meanwhile)
     assert [run.run_id for run in await harness.claim(room=2)] == [second]

@@ -44,7 +44,7 @@ async def take_out_fence(url: str | None, monkeypatch: pytest.MonkeyPatch) -> No
 
     def add_unfenced(batch: Batch, prepared: Prepared) -> Saving:
         run_id, token, worker_id = prepared.decision.fence
-        batch._holders[run_id] = (token, worker_id, wakes_of(prepared.decision))
+        batch._holders[run_id] = [token, worker_id, wakes_of(prepared.decision)]
         return add(batch, prepared)
 
     monkeypatch.setattr(Batch, "add", add_unfenced)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import NamedTuple
 
 import apsw
 
@@ -22,49 +21,49 @@ SQL = statements("claiming")
 PROMOTED_AT_ONCE = 1_000
 
 
-class Leased(NamedTuple):
-    """What a worker has taken, in the order of the line."""
-
-    worker_id: WorkerId
-    run_ids: Sequence[RunId] = ()
-    next_due_at: Instant | None = None
-    suspects_wait: bool = False
-
-
-def claim(connection: apsw.Connection, request: Claim) -> Leased:
-    """Lease runs to a worker that is alive; one that is not gets nothing."""
+def claim(connection: apsw.Connection, request: Claim) -> list[RunId] | None:
+    """Lease runs to a worker that is alive, in the order of the line; None: it is not."""
     label = live_label(connection, request.worker_id)
     if label is None:
-        return Leased(request.worker_id)
+        return None
     now = moment(connection)
     choose = _choose if request.suspects is None else _choose_suspects
     leased: list[RunId] = []
     for queue in request.queues:
         connection.execute(SQL["promote_due"], {"queue": queue.queue, "now": now, "limit": PROMOTED_AT_ONCE})
         leased += _lease(connection, choose(connection, request, queue), request.worker_id, label, now)
+    return leased
+
+
+def claimed(connection: apsw.Connection, leased: Sequence[RunId] | None, request: Claim) -> Claimed:
+    """What a worker is to know after its claim."""
+    if leased is None:
+        return Claimed([], None)
     suspects_wait = any(_suspect_level(connection, request, queue) is not None for queue in request.queues)
-    return Leased(request.worker_id, leased, _next_due(connection, request.queues), suspects_wait)
+    runs = held_runs(connection, leased, request.worker_id)
+    return Claimed(runs, _next_due(connection, request.queues), suspects_wait)
 
 
 def claim_runs(
     connection: apsw.Connection, worker_id: WorkerId, run_ids: Sequence[RunId], codes: Collection[str]
-) -> Leased:
+) -> Sequence[RunId]:
     """Lease those of given runs to a worker that is alive which are free and of code that the worker has."""
     label, now = live_label(connection, worker_id), moment(connection)
     if label is None:
-        return Leased(worker_id)
+        return []
     free = [id_ for id_ in run_ids if one(connection, SQL["code_of_free"], {"run_id": id_, "now": now}) in codes]
-    return Leased(worker_id, _lease(connection, free, worker_id, label, now))
+    return _lease(connection, free, worker_id, label, now)
 
 
-def claimed(connection: apsw.Connection, leased: Leased) -> Claimed:
+def held_runs(connection: apsw.Connection, leased: Sequence[RunId], worker_id: WorkerId) -> list[HeldRun]:
     """What a worker is to know of the runs that it has taken, without those that were taken from it since.
 
     They are its own once the claim is committed, so that reading them keeps no other writer waiting.
     """
-    chosen = {"runs": json.dumps(leased.run_ids), "worker_id": leased.worker_id}
-    rows = fetch(connection, SQL["held_runs"], chosen) if leased.run_ids else ()
-    return Claimed([_held_run(row) for row in rows], leased.next_due_at, leased.suspects_wait)
+    if not leased:
+        return []
+    chosen = {"runs": json.dumps(leased), "worker_id": worker_id}
+    return [_held_run(row) for row in fetch(connection, SQL["held_runs"], chosen)]
 
 
 Choose = Callable[[apsw.Connection, Claim, QueueRoom], list[RunId]]

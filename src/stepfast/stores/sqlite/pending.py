@@ -20,8 +20,9 @@ from stepfast.stores.sqlite.asking import Bindings, Row, one, statements
 
 EVENT_SQL = statements("events")
 
-# Of each insert there is a statement for each power of two up to this one, all of which stay compiled.
+# So many rows, or a few powers of two of them, go with one statement; each width is one that stays compiled.
 WIDEST = 64
+WIDEST_OF_ANY = 16
 _VALUES = re.compile(r"^values (\([^()]*\))\Z", re.MULTILINE)
 
 
@@ -53,10 +54,14 @@ def write_rows(connection: apsw.Connection, text: str, rows: Sequence[Bindings])
         return
     reached = 0
     while reached < len(rows):
-        width = min(WIDEST, 1 << (len(rows) - reached).bit_length() - 1)
+        width = _width(len(rows) - reached)
         several = text + f", {values}" * (width - 1)
         connection.execute(several, tuple(chain.from_iterable(rows[reached : reached + width])))
         reached += width
+
+
+def _width(rows: int) -> int:
+    return rows if rows <= WIDEST_OF_ANY else min(WIDEST, 1 << rows.bit_length() - 1)
 
 
 @cache

@@ -22,7 +22,7 @@ from stepfast.stores.sqlite.starting import Newcomers
 
 SQL = statements("saving")
 
-Holder = Sequence[Any]
+Holder = list[Any]
 """The token, the worker and the wakes of a task row."""
 
 
@@ -70,7 +70,8 @@ class Batch:
     def __init__(self, connection: apsw.Connection, now: Instant, run_ids: Collection[RunId]) -> None:
         self._connection = connection
         self._now = now
-        self._holders = _holders(connection, run_ids)
+        self._holders: dict[RunId, Holder] = json.loads(one(connection, SQL["fences"], (json.dumps([*run_ids]),)))
+        self._with_inbox = {run_id for run_id, holder in self._holders.items() if holder.pop()}
         self._steps: list[Row] = []
         self._events: list[Row] = []
         self._pending = Pending(SQL)
@@ -133,7 +134,7 @@ class Batch:
         run_id, token, _ = decision.fence
         match release:
             case Park():
-                self._holders[run_id] = (token, None, release.wakes)
+                self._holders[run_id] = [token, None, release.wakes]
                 self._pending.rows["park"].append((self._now, run_id))
             case HandBack():
                 del self._holders[run_id]
@@ -187,19 +188,17 @@ class Batch:
         last_event = decision.first_event + len(decision.events) - 1
         end = (outcome.state.value, outcome.value, outcome.error, last_event, decision.fence.token, outcome.ended_at)
         rows["insert_outcome"].append((*identity, *end))
-        for name in ("delete_tasks", "delete_waits", "delete_inboxes"):
-            self._pending.lists[name].append(run_id)
-        self._pending.lists["tell_owed"].append((run_id, decision.generation, decision.fence.token))
+        lists = self._pending.lists
+        lists["delete_tasks"].append(run_id)
+        lists["delete_waits"].append(run_id)
+        if run_id in self._with_inbox:
+            lists["tell_owed"].append((run_id, decision.generation, decision.fence.token))
+            lists["delete_inboxes"].append(run_id)
         if letter is not None:
             cause = (letter.workflow, letter.version, letter.step, letter.error_type, letter.message, letter.shape)
             rows["insert_dead_letter"].append((*identity, *cause, self._now))
         if outcome.joins is not None:
             self._groups.add(outcome.joins, outcome.state)
-
-
-def _holders(connection: apsw.Connection, run_ids: Collection[RunId]) -> dict[RunId, Holder]:
-    holders: dict[RunId, Holder] = json.loads(one(connection, SQL["fences"], (json.dumps(list(run_ids)),)))
-    return holders
 
 
 def _join_of(wait: Wait) -> tuple[int, int, int]:

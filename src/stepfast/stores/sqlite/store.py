@@ -137,7 +137,9 @@ class SqliteStore(
 
     async def claim(self, request: Claim) -> Claimed:
         """Lease ready runs to a worker."""
-        return await self._writer.run_then(partial(claiming.claim, request=request), claiming.claimed)
+        return await self._writer.run_then(
+            partial(claiming.claim, request=request), partial(claiming.claimed, request=request)
+        )
 
     async def claim_run(self, worker_id: WorkerId, run_id: RunId, codes: Sequence[str]) -> HeldRun | None:
         """Lease one given run to a worker."""
@@ -147,7 +149,7 @@ class SqliteStore(
     async def claim_runs(self, worker_id: WorkerId, run_ids: Sequence[RunId], codes: Sequence[str]) -> list[HeldRun]:
         """Lease given runs to a worker."""
         work = partial(claiming.claim_runs, worker_id=worker_id, run_ids=run_ids, codes=codes)
-        return (await self._writer.run_then(work, claiming.claimed)).runs
+        return await self._writer.run_then(work, partial(claiming.held_runs, worker_id=worker_id))
 
     async def family(self, run_id: RunId, limit: int = 1000) -> Family:
         """What a run and its descendants have that can be taken."""

@@ -1,10 +1,12 @@
 -- What a commit gathers is written statement by statement, in the order of this file.
 
 -- name: fences
--- Who holds the runs of a list, and what has come for them: as one value, for which the thread is given its turn once.
-select json_group_object(run_id, json_array(token, worker_id, wakes))
-  from task
- where run_id in (select value from json_each(?));
+-- Who holds the runs of a list, how often something has come for them, and whether it is there still: as one value, for
+-- which the thread is given its turn once.
+select json_group_object(t.run_id, json_array(t.token, t.worker_id, t.wakes,
+                                              exists (select 1 from inbox m where m.run_id = t.run_id)))
+  from task t
+ where t.run_id in (select value from json_each(?));
 
 -- name: saved_before
 -- Whether an earlier try of the same commit has written this event.
