@@ -88,3 +88,20 @@ def test_the_editor_may_reject_it(folder, database, settings):
         until_it_waits(database)
         assert answer(folder, settings, "reject").returncode == 0
         assert process.communicate()[0].splitlines()[-1] == "rejected"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "contract_evaluation/evaluate.py",
+        "document_review/evaluate.py",
+        "invoice_approval/invoice.py",
+        "nightly_evaluation/nightly.py",
+    ],
+)
+def test_an_empty_database_variable_counts_as_not_set(program):
+    look = "import runpy, sys; print(runpy.run_path(sys.argv[1])['app'].database)"
+    command = [sys.executable, "-c", look, Path(program).name]
+    folder, unset = ROOT / "examples" / Path(program).parent, os.environ | {"STEPFAST_DATABASE_URL": ""}
+    done = subprocess.run(command, cwd=folder, env=unset, capture_output=True, text=True)
+    assert done.stdout.startswith("sqlite:///")

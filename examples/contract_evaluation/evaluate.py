@@ -19,7 +19,7 @@ REPORTS = Path("reports")
 DOMAINS = (executors.docs, executors.ai, executors.registry, executors.policy)
 
 app = Stepfast(
-    os.environ.get("STEPFAST_DATABASE_URL", "sqlite:///contracts.db"),
+    os.environ.get("STEPFAST_DATABASE_URL") or "sqlite:///contracts.db",
     workflows=[],
     executors=[executor for domain in DOMAINS for executor in domain.list()],
 )

@@ -17,7 +17,7 @@ from stepfast import Stepfast, StepfastError
 async def main(verdict: str, value: str = "null") -> int:
     token = sys.stdin.read().strip()
     async with Stepfast(
-        os.environ.get("STEPFAST_DATABASE_URL", "sqlite:///review.db"), workflows=[], worker=False
+        os.environ.get("STEPFAST_DATABASE_URL") or "sqlite:///review.db", workflows=[], worker=False
     ) as app:
         try:
             await app.reviews.resume(token, verdict, json.loads(value))

@@ -72,7 +72,7 @@ async def evaluate_document(path: str) -> str:
 
 
 # A run whose process is killed in the middle of a step is taken up after the lease.
-app = Stepfast(os.environ.get("STEPFAST_DATABASE_URL", "sqlite:///review.db"), workflows=[evaluate_document])
+app = Stepfast(os.environ.get("STEPFAST_DATABASE_URL") or "sqlite:///review.db", workflows=[evaluate_document])
 
 
 async def main(path: str) -> None:

@@ -105,7 +105,7 @@ booked = approval.use(
 paid = approval.use(pay, number=check.output.number, euros=check.output.euros, needs=[booked], on_failure="compensate")
 approval.returns(paid.output)
 
-app = Stepfast(os.environ.get("STEPFAST_DATABASE_URL", "sqlite:///invoices.db"), workflows=[approval])
+app = Stepfast(os.environ.get("STEPFAST_DATABASE_URL") or "sqlite:///invoices.db", workflows=[approval])
 
 
 async def main(euros: int) -> None:

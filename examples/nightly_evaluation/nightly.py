@@ -13,7 +13,7 @@ import executors
 from stepfast import RunFailed, Stepfast
 
 app = Stepfast(
-    os.environ.get("STEPFAST_DATABASE_URL", "sqlite:///nightly.db"),
+    os.environ.get("STEPFAST_DATABASE_URL") or "sqlite:///nightly.db",
     workflows=[],
     executors=[*executors.data.list(), *executors.model.list()],
 )

@@ -94,7 +94,7 @@ class Sinks:
     ) -> int:
         """Have dead letters delivered once more, those at some positions or the first of all; how many those are."""
         name, limit = check_text("The sink's name", name), check_whole("limit", limit, 1, MAX_PAGE)
-        some = None if positions is None else sorted({check_whole("A position", each, 1) for each in positions})[:limit]
+        some = None if positions is None else sorted({check_whole("A position", each, 1) for each in positions})
         await self.get(name)
         if dry_run:
             count = await self._count_open(name, some, limit)
@@ -113,7 +113,7 @@ class Sinks:
             count += sum(letter.letter.position in wanted for letter in page)
             after = page[-1].letter.position
             wanted = {position for position in wanted if position > after}
-        return count
+        return min(count, limit)
 
     async def remove(self, name: str, *, reason: str | None = None, actor: str | None = None) -> None:
         """Forget a sink that nobody publishes to any more, with what it has not had; it keeps back no run from then on.

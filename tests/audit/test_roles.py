@@ -46,6 +46,14 @@ async def test_an_auditor_reads_runs_and_changes_none(urls):
     assert (done.code, "E-STORE-003" in done.err, "--grant" in done.err) == (1, True, True)
 
 
+async def test_an_auditor_is_told_what_a_command_would_do(urls):
+    office = Office(urls[1])
+    (run,) = (await office.json("runs", "list"))["items"]
+    for chosen in ([run["run_id"]], ["--state", "completed"]):
+        assert (await office.json("runs", "rerun", *chosen, "--dry-run"))["changed"] == [run["run_id"]]
+    assert (await office("runs", "cancel", run["run_id"], "--dry-run")).code == 4
+
+
 async def test_an_auditor_seals_nothing(urls):
     done = await Office(urls[1])("audit", "seal")
     assert (done.code, "private key" in done.err) == (2, True)

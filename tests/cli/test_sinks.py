@@ -66,6 +66,15 @@ async def test_a_dry_run_finds_positions_behind_any_number_of_others(client, off
     assert [view.replay_at for view in await client.sinks.letters("billing", limit=1)] == [None]
 
 
+@pytest.mark.parametrize("dry_run", [True, False], ids=["dry run", "for good"])
+async def test_positions_without_an_open_letter_do_not_count_towards_the_limit(client, dry_run):
+    await published(client)
+    store = client._open_parts().store
+    taken = await store.take_sink("billing", "a-worker", 60_000, True)
+    await store.advance_sink(taken, SinkStep(2, resolved=(1,)), 60_000)
+    assert await client.sinks.replay("billing", [1, 2], limit=1, dry_run=dry_run) == 1
+
+
 async def test_dead_letters_are_replayed_by_position_or_all(client, office):
     await published(client)
     assert (await office.json("sinks", "replay", "billing", "--dry-run"))["replayed"] == 2

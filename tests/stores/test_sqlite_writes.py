@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import apsw
 import pytest
 
+from stepfast.kernel.errors import StoreUnusable
 from stepfast.kernel.exchange import Saving
 from stepfast.stores.sqlite import claiming
 from stepfast.stores.sqlite.pending import WIDEST, Pending, write_rows
+from tests.stores import sqlite
 from tests.stores.harness import Harness, end, step
 
 INSERT = "insert into fact (number, word)\nvalues (?, 'a')"
@@ -108,3 +111,71 @@ async def test_a_run_that_is_cancelled_before_its_claim_is_read_is_not_handed_ou
 
     monkeypatch.setattr(claiming, "held_runs", cancelled_meanwhile)
     assert [run.run_id for run in await harness.claim(room=2)] == [second]
+
+
+async def test_a_claim_that_lost_all_it_took_takes_what_else_is_ready(harness, monkeypatch):
+    first, second = await harness.start_many(2)
+    await harness.enrol()
+    held_runs = claiming.held_runs
+
+    def cancelled_meanwhile(connection, leased, worker_id):
+        connection.execute("delete from task where run_id = ?", (first,))
+        return held_runs(connection, leased, worker_id)
+
+    monkeypatch.setattr(claiming, "held_runs", cancelled_meanwhile)
+    assert [run.run_id for run in await harness.claim(room=1)] == [second]
+
+
+def damage_input(harness: Harness, *run_ids: str) -> None:
+    for run_id in run_ids:
+        writer_of(harness).execute("update run set input = cast(x'ff' as text) where run_id = ?", (run_id,))
+
+
+async def test_a_run_whose_text_is_damaged_does_not_cost_the_others_their_claim(harness):
+    first, damaged, last = await harness.start_many(3)
+    await harness.enrol()
+    damage_input(harness, damaged)
+    assert [run.run_id for run in await harness.claim()] == [first, last]
+
+
+async def test_a_claim_of_damaged_runs_alone_says_so(harness):
+    damage_input(harness, *await harness.start_many(2))
+    await harness.enrol()
+    with pytest.raises(StoreUnusable, match="no UTF-8"):
+        await harness.claim()
+
+
+class NoFolderForTemporaryFiles(apsw.VFS):
+    """The files of a system whose folders for temporary ones are full, missing or not to be written."""
+
+    def __init__(self) -> None:
+        super().__init__("no-temporary-files", "", makedefault=True)
+
+    def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:
+        if flags[0] & apsw.SQLITE_OPEN_SUBJOURNAL:
+            raise apsw.CantOpenError("no folder for temporary files")
+        return super().xOpen(name, flags)
+
+
+@pytest.fixture
+async def cramped(tmp_path: Path) -> AsyncIterator[Harness]:
+    folders = NoFolderForTemporaryFiles()
+    try:
+        async with sqlite.harness_on(tmp_path / "stepfast.db") as harness:
+            await harness.enrol()
+            yield harness
+    finally:
+        folders.unregister()
+
+
+async def test_many_rows_are_written_where_no_temporary_file_can_be(cramped):
+    await cramped.start_many(2_000)
+    runs = await cramped.claim(room=500)
+    for decide in (step, end):
+        assert await cramped.save(*map(decide, runs)) == [Saving.SAVED] * 500
+
+
+async def test_twin_statements_for_many_rows_need_temporary_files(cramped):
+    writer_of(cramped).execute("pragma temp_store = file")
+    with pytest.raises(StoreUnusable, match="no folder for temporary files"):
+        await cramped.start_many(2_000)

@@ -169,3 +169,5 @@ class SinksSuite(StoreSuite):
         assert await harness.store.replay_letters("place", [events[1].position], 10) == 1
         assert [due for due, _ in await harness.store.due_letters("place", 10)] == [letters[1]]
         assert await harness.store.replay_letters("place", None, 2) == 2
+        await harness.store.advance_sink(sink, SinkStep(events[-1].position, resolved=(events[0].position,)), LEASE_MS)
+        assert await harness.store.replay_letters("place", [event.position for event in events], 1) == 1

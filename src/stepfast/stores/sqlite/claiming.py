@@ -35,12 +35,14 @@ def claim(connection: apsw.Connection, request: Claim) -> list[RunId] | None:
     return leased
 
 
-def claimed(connection: apsw.Connection, leased: Sequence[RunId] | None, request: Claim) -> Claimed:
-    """What a worker is to know after its claim."""
+def claimed(connection: apsw.Connection, leased: Sequence[RunId] | None, request: Claim) -> Claimed | None:
+    """What a worker is to know after its claim; None: all that it took was taken from it, and more may be ready."""
     if leased is None:
         return Claimed([], None)
-    suspects_wait = any(_suspect_level(connection, request, queue) is not None for queue in request.queues)
     runs = held_runs(connection, leased, request.worker_id)
+    if leased and not runs:
+        return None
+    suspects_wait = any(_suspect_level(connection, request, queue) is not None for queue in request.queues)
     return Claimed(runs, _next_due(connection, request.queues), suspects_wait)
 
 
@@ -62,8 +64,29 @@ def held_runs(connection: apsw.Connection, leased: Sequence[RunId], worker_id: W
     """
     if not leased:
         return []
+    try:
+        return _read_held(connection, leased, worker_id)
+    except UnicodeDecodeError:
+        return _read_sound(connection, leased, worker_id)
+
+
+def _read_held(connection: apsw.Connection, leased: Sequence[RunId], worker_id: WorkerId) -> list[HeldRun]:
     chosen = {"runs": json.dumps(leased), "worker_id": worker_id}
     return [_held_run(row) for row in fetch(connection, SQL["held_runs"], chosen)]
+
+
+def _read_sound(connection: apsw.Connection, leased: Sequence[RunId], worker_id: WorkerId) -> list[HeldRun]:
+    """Those whose text can be read: they are leased by now, and one that somebody has damaged must not cost theirs."""
+    sound: list[HeldRun] = []
+    damage: UnicodeDecodeError | None = None
+    for run_id in leased:
+        try:
+            sound += _read_held(connection, [run_id], worker_id)
+        except UnicodeDecodeError as problem:
+            damage = problem
+    if damage is not None and not sound:
+        raise damage
+    return sound
 
 
 Choose = Callable[[apsw.Connection, Claim, QueueRoom], list[RunId]]

@@ -104,6 +104,9 @@ class Writer(Reader):
             connection.execute("pragma journal_mode = wal")
             connection.execute("pragma synchronous = full")
             connection.execute(f"pragma wal_autocheckpoint = {CHECKPOINT_PAGES}")
+            # A statement for many rows keeps the pages that it changes until it is done. In a file they would have to
+            # be written while others wait for the lock, and in a folder for such files that may be full or missing.
+            connection.execute("pragma temp_store = memory")
 
     async def run_then(self, work: Callable[[apsw.Connection], T], then: Callable[[apsw.Connection, T], U]) -> U:
         """Do the work in one transaction; what comes then does not keep other writers waiting."""

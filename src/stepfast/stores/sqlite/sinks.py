@@ -91,7 +91,9 @@ def _replay(connection: apsw.Connection, name: str, positions: Sequence[int] | N
     now, marked = moment(connection), 0
     if positions is None:
         positions = [row[0] for row in fetch(connection, SQL["open_letters"], {"sink": name, "limit": limit})]
-    for position in positions[:limit]:
+    for position in positions:
+        if marked == limit:
+            break
         connection.execute(SQL["replay_letter"], (now, name, position))
         marked += connection.changes()
     return marked

@@ -137,9 +137,11 @@ class SqliteStore(
 
     async def claim(self, request: Claim) -> Claimed:
         """Lease ready runs to a worker."""
-        return await self._writer.run_then(
-            partial(claiming.claim, request=request), partial(claiming.claimed, request=request)
-        )
+        work, then = partial(claiming.claim, request=request), partial(claiming.claimed, request=request)
+        while (claimed := await self._writer.run_then(work, then)) is None:
+            # An answer of nothing would say that nothing is ready: the worker would rest, or be done.
+            continue
+        return claimed
 
     async def claim_run(self, worker_id: WorkerId, run_id: RunId, codes: Sequence[str]) -> HeldRun | None:
         """Lease one given run to a worker."""
