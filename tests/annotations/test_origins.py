@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import pytest
 
-from stepfast import RunEvent, receive, step, workflow
+from stepfast import RunEvent, receive, workflow
 from stepfast.engine.publishing import Publisher
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.events import EventType
@@ -21,6 +20,7 @@ from stepfast.testing import engine
 from stepfast.trail_files import Chosen, exported
 from tests.support.apps import app_on
 from tests.support.asking import KEYS
+from tests.support.holding import Hold
 from tests.support.tour import ACTOR, WORKFLOWS, asking, repeating, selling, tour
 
 # Of runs that are gone, and of no run at all; they have tests of their own.
@@ -81,32 +81,18 @@ async def test_a_child_belongs_to_what_its_parent_does_and_was_brought_about_by_
     assert {(event.correlation_id, event.causation_id) for event in rest} == {("case-walnut", child.run_id)}
 
 
-class Busy:
-    """A step that says when it is held, and is held until it may go on."""
-
-    def __init__(self) -> None:
-        self.held, self.go_on = asyncio.Event(), asyncio.Event()
-
-        @step
-        async def busy() -> None:
-            self.held.set()
-            await self.go_on.wait()
-
-        self.step = busy
-
-
 async def test_the_events_of_a_command_name_its_key_also_when_the_holder_tells_them(database):
-    busy = Busy()
+    held = Hold()
 
     @workflow
     async def flow() -> None:
-        await busy.step()
+        await held.step()
 
     async with app_on(database, [flow]) as app:
         run = await app.start(flow)
-        await busy.held.wait()
+        await held.reached.wait()
         await run.annotate("seen", 1, key="while held")
-        busy.go_on.set()
+        held.let_go.set()
         await run
         await run.annotate("seen", 2, key="afterwards")
         causes = [event.causation_id for event in await run.history() if event.type == "annotated"]
@@ -114,19 +100,19 @@ async def test_the_events_of_a_command_name_its_key_also_when_the_holder_tells_t
 
 
 async def test_a_signal_names_its_key_also_when_the_holder_tells_of_it(database):
-    busy = Busy()
+    held = Hold()
 
     @workflow
     async def flow() -> None:
-        await busy.step()
+        await held.step()
         for _ in range(3):
             await receive("paid")
 
     async with app_on(database, [flow]) as app:
         run = await app.start(flow)
-        await busy.held.wait()
+        await held.reached.wait()
         await run.signal("paid", key="while held")
-        busy.go_on.set()
+        held.let_go.set()
         await run.signal("paid")
         await run.signal("paid", key="at last", reason="it came")
         await run

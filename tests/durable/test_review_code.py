@@ -15,6 +15,7 @@ from stepfast.stores.urls import store_for
 from stepfast.workflows.wait_calls import WaitCall
 from tests.durable.test_waiting import until
 from tests.support.apps import Bodies, app_on
+from tests.support.holding import Hold
 
 
 @dataclass
@@ -23,20 +24,6 @@ class Money:
 
     amount: int
     currency: str
-
-
-class Hold:
-    """A step that holds a run until it is let go."""
-
-    def __init__(self) -> None:
-        self.reached, self.let_go = asyncio.Event(), asyncio.Event()
-
-        @step
-        async def hold() -> None:
-            self.reached.set()
-            await self.let_go.wait()
-
-        self.step = hold
 
 
 async def test_a_recorded_result_that_todays_type_cannot_read_leaves_the_run_waiting_for_code(database):

@@ -10,8 +10,10 @@ from typing import Any
 import apsw
 import pytest
 
+from stepfast.kernel.decisions import HeldRun
 from stepfast.kernel.errors import StoreUnusable
 from stepfast.kernel.exchange import Saving
+from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.stores.sqlite import claiming
 from stepfast.stores.sqlite.pending import WIDEST, Pending, write_rows
 from tests.stores import sqlite
@@ -100,29 +102,28 @@ async def test_a_commit_takes_no_more_statements_for_more_runs(harness):
     assert counts[0] == counts[1]
 
 
-async def test_a_run_that_is_cancelled_before_its_claim_is_read_is_not_handed_out(harness, monkeypatch):
+@pytest.fixture
+async def raced(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> tuple[Harness, RunId]:
+    """Two ready runs, of which the first is cancelled when a claim is committed and not yet read; and the second."""
     first, second = await harness.start_many(2)
     await harness.enrol()
     held_runs = claiming.held_runs
 
-    def cancelled_meanwhile(connection, leased, worker_id):
+    def cancelled_meanwhile(connection: apsw.Connection, leased: list[RunId], worker_id: WorkerId) -> list[HeldRun]:
         connection.execute("delete from task where run_id = ?", (first,))
         return held_runs(connection, leased, worker_id)
 
     monkeypatch.setattr(claiming, "held_runs", cancelled_meanwhile)
+    return harness, second
+
+
+async def test_a_run_that_is_cancelled_before_its_claim_is_read_is_not_handed_out(raced):
+    harness, second = raced
     assert [run.run_id for run in await harness.claim(room=2)] == [second]
 
 
-async def test_a_claim_that_lost_all_it_took_takes_what_else_is_ready(harness, monkeypatch):
-    first, second = await harness.start_many(2)
-    await harness.enrol()
-    held_runs = claiming.held_runs
-
-    def cancelled_meanwhile(connection, leased, worker_id):
-        connection.execute("delete from task where run_id = ?", (first,))
-        return held_runs(connection, leased, worker_id)
-
-    monkeypatch.setattr(claiming, "held_runs", cancelled_meanwhile)
+async def test_a_claim_that_lost_all_it_took_takes_what_else_is_ready(raced):
+    harness, second = raced
     assert [run.run_id for run in await harness.claim(room=1)] == [second]
 
 
