@@ -20,6 +20,7 @@ from stepfast import (
     workflow,
 )
 from tests.support.apps import QUICK, Bodies, app_on
+from tests.support.virtual_time import timed_app
 
 
 async def until(app: Stepfast, run_id: str, wanted: RunState) -> None:
@@ -34,11 +35,12 @@ async def test_a_sleeping_run_holds_no_slot_and_wakes_by_itself(database):
         await sleep("300ms")
         return "rested"
 
-    async with app_on(database, [flow]) as app:
+    async with timed_app(database, flow) as (app, time):
         run = await app.start(flow)
         await until(app, run.id, RunState.WAITING)
         assert (await run.info()).worker_id is None
-        assert await run == "rested"
+        await time.advance("300ms")
+        assert await time.result(run) == "rested"
         types = [event.type for event in await run.history()]
     assert types == [
         "queued",
@@ -65,8 +67,11 @@ async def test_a_def_workflow_sleeps_too(database):
         sleep("100ms")
         return "rested"
 
-    async with app_on(database, [flow]) as app:
-        assert await (await app.start(flow)) == "rested"
+    async with timed_app(database, flow) as (app, time):
+        run = await app.start(flow)
+        await until(app, run.id, RunState.WAITING)
+        await time.advance("100ms")
+        assert await time.result(run) == "rested"
     assert bodies["before"] == 1
 
 
@@ -265,11 +270,11 @@ async def test_the_first_of_a_wait_and_a_sleep_is_the_same_on_every_replay(datab
         await sleep("50ms")
         return str(done.pop().result())
 
-    async with app_on(database, [flow]) as app:
+    async with timed_app(database, flow) as (app, time):
         run = await app.start(flow)
         await until(app, run.id, RunState.WAITING)
         await run.signal("paid", "yes")
-        assert await run == "yes"
+        assert await time.result(run) == "yes"
     assert bodies["decided"] == 1
 
 
