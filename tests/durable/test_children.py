@@ -22,6 +22,7 @@ from stepfast import (
 )
 from tests.durable.test_waiting import until
 from tests.support.apps import Bodies, app_on
+from tests.support.virtual_time import timed_app
 
 ONCE = Retry(attempts=1)
 
@@ -248,5 +249,5 @@ async def test_what_ends_within_its_timeout_is_not_disturbed(database):
         await sleep("20ms")
         return result
 
-    async with app_on(database, [flow]) as app:
-        assert await (await app.start(flow)) == 8
+    async with timed_app(database, flow) as (app, time):
+        assert await time.result(await app.start(flow)) == 8

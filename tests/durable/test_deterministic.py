@@ -8,6 +8,7 @@ import pytest
 
 from stepfast import WrongCall, current_run, durable, sleep, step, workflow
 from tests.support.apps import app_on
+from tests.support.virtual_time import timed_app
 
 
 async def test_now_uuid_and_random_are_the_same_on_every_replay(database):
@@ -24,8 +25,8 @@ async def test_now_uuid_and_random_are_the_same_on_every_replay(database):
         await sleep("30ms")
         return 1
 
-    async with app_on(database, [flow]) as app:
-        await (await app.start(flow))
+    async with timed_app(database, flow) as (app, time):
+        await time.result(await app.start(flow))
     assert len(seen) == 2
     assert seen[0] == seen[1]
     assert seen[0][0] != seen[0][3]

@@ -16,6 +16,7 @@ from stepfast.workflows.loop import RunLoop
 from stepfast.workflows.notes import NoteCall
 from stepfast.workflows.steps import ask_durably
 from tests.support.apps import Bodies, app_on
+from tests.support.virtual_time import timed_app
 
 ONCE = Retry(attempts=1)
 
@@ -33,9 +34,9 @@ async def test_a_noted_value_is_recorded_and_replayed(database):
         await sleep("20ms")
         return noted
 
-    async with app_on(database, [flow]) as app:
+    async with timed_app(database, flow) as (app, time):
         run = await app.start(flow)
-        assert await run == [1, 2]
+        assert await time.result(run) == [1, 2]
         (limits, _, _) = await run.steps()
     assert (limits.kind, limits.state, limits.value) == ("set", StepState.COMPLETED, "[1, 2]")
 
@@ -47,9 +48,9 @@ async def test_a_skipped_step_has_a_record_and_an_event_with_the_reason(database
         await sleep("20ms")
         return "nothing" if skipped is None else "something"
 
-    async with app_on(database, [flow]) as app:
+    async with timed_app(database, flow) as (app, time):
         run = await app.start(flow)
-        assert await run == "nothing"
+        assert await time.result(run) == "nothing"
         assert (await run.steps())[0].state is StepState.SKIPPED
         (told,) = [event for event in await run.history() if event.type == "step_skipped"]
     assert (told.step, json.loads(told.data or "")) == ("publish#1", {"reason": "`when` is false"})

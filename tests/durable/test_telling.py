@@ -8,6 +8,7 @@ import pytest
 
 from stepfast import Later, RunFailed, emit, progress, sleep, step, workflow
 from tests.support.apps import Bodies, app_on
+from tests.support.virtual_time import timed_app
 
 
 async def test_an_event_of_ones_own_is_written_once(database):
@@ -16,9 +17,9 @@ async def test_an_event_of_ones_own_is_written_once(database):
         await emit("contract.published", {"id": 7})
         await sleep("20ms")
 
-    async with app_on(database, [flow]) as app:
+    async with timed_app(database, flow) as (app, time):
         run = await app.start(flow)
-        await run
+        await time.result(run)
         own = [event for event in await run.history() if event.type == "contract.published"]
     assert [json.loads(event.data or "") for event in own] == [{"id": 7}]
 
@@ -56,9 +57,9 @@ async def test_progress_of_workflow_and_step_is_told_and_not_repeated_on_replay(
         await sleep("20ms")
         progress(2, 2)
 
-    async with app_on(database, [flow]) as app:
+    async with timed_app(database, flow) as (app, time):
         run = await app.start(flow)
-        await run
+        await time.result(run)
         told = [json.loads(event.data or "") for event in await run.history() if event.type == "step_progress"]
     assert [each["done"] for each in told] == [0, 1, 2]
 
