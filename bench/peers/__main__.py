@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from bench.tables import caption
 
 OURS = "stepfast"
 # We are measured beside every peer's turn; the order is that of the table.
-COMPARED = ("steps", "latency", "drain", "fan-out")
+COMPARED = ("steps", "latency", "drain", "scaling", "fan-out")
 
 
 class Bout:
@@ -37,8 +37,8 @@ class Bout:
         self._pythons = {peer.name: python for peer in peers if (python := self._set_up(peer))}
         self._peers = [peer for peer in peers if peer.name in self._pythons]
 
-    def run_round(self) -> None:
-        for work in COMPARED:
+    def run_round(self, works: Iterable[str]) -> None:
+        for work in works:
             for kind in BOTH:
                 turns = list(self._turns(work, kind))
                 if turns and kind in self._places:
@@ -86,7 +86,7 @@ def main() -> None:
         bout = Bout(peers, places, notes.print)
         for number in range(1, options.rounds + 1):
             notes.print(f"round {number} of {options.rounds}")
-            bout.run_round()
+            bout.run_round(options.only)
     tables.print(comparison_table(bout.measured, OURS), caption(load_before))
     for failure in bout.failures:
         tables.print(f"not measured: {failure}", markup=False)
@@ -99,6 +99,9 @@ def _parser() -> argparse.ArgumentParser:
     names = ",".join(peer.name for peer in PEERS)
     parser = argparse.ArgumentParser(prog="python -m bench.peers", description="Measure Stepfast beside its peers.")
     parser.add_argument("--peers", default=names, metavar="NAME,...", help=f"of {names}")
+    parser.add_argument(
+        "--only", nargs="+", choices=COMPARED, default=COMPARED, metavar="WORK", help=", ".join(COMPARED)
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--loop", choices=["asyncio", "uvloop"], default="asyncio", help="of Stepfast's processes")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")

@@ -41,6 +41,10 @@ COMPARISONS = (
     Comparison(
         "drain: runs without steps, to jobs/s", "postgres", "drain_per_s", "pgqueuer", ours="drain_no_step_per_s"
     ),
+    Comparison("runs with a step that waits 5 ms/s, one process", "postgres", "naps_one_per_s", "dbos"),
+    Comparison("  to jobs/s that wait 5 ms", "postgres", "naps_one_per_s", "pgqueuer"),
+    Comparison("  two processes to one", "postgres", "naps_two_to_one", "dbos"),
+    Comparison("  two processes to one", "postgres", "naps_two_to_one", "pgqueuer"),
     Comparison("fan-out of 1,000 steps/s", "postgres", "fan_out_per_s", "dbos"),
     Comparison("fan-out of 1,000 steps/s", "postgres", "fan_out_per_s", "restate"),
 )

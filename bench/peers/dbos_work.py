@@ -20,6 +20,7 @@ from bench.figures import emit, latencies, rss_mb
 RUNS, STEPS = 200, 10
 WARM_UP, TIMES = 20, 300
 WIDTH = 1_000
+SHORT_NAP_S = 0.005
 QUEUE = "bench"
 
 
@@ -60,6 +61,30 @@ async def no_step(run: int) -> dict[str, int]:
 @DBOS.workflow()
 def plain_no_step(run: int) -> dict[str, int]:
     return {"run": run}
+
+
+@DBOS.step()
+async def short_nap(run: int) -> int:
+    await asyncio.sleep(SHORT_NAP_S)
+    return run
+
+
+@DBOS.workflow()
+async def one_nap(run: int) -> int:
+    result: int = await short_nap(run)
+    return result
+
+
+@DBOS.step()
+def plain_short_nap(run: int) -> int:
+    time.sleep(SHORT_NAP_S)
+    return run
+
+
+@DBOS.workflow()
+def plain_one_nap(run: int) -> int:
+    result: int = plain_short_nap(run)
+    return result
 
 
 @DBOS.workflow()

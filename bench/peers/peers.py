@@ -6,6 +6,8 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -14,6 +16,7 @@ from bench.figures import Figures
 from bench.peers.environments import program_of, python_with
 from bench.processes import Unmeasured, background, run_child
 from bench.workloads.drain import LONGEST_S
+from bench.workloads.scaling import two_to_one
 
 Options = dict[str, Any]
 
@@ -35,18 +38,23 @@ class Peer(NamedTuple):
 
 
 def measure_dbos(python: str, work: str, databases: Databases, options: Options) -> Figures:
+    if work == "scaling":
+        return two_to_one("naps", lambda workers: _drained_by_dbos(python, databases, options, workers)["per_s"])
+    if work == "drain":
+        drained = _drained_by_dbos(python, databases, options, workers=1)
+        figure = "drain_per_s" if "one_step" in options["workflow"] else "drain_no_step_per_s"
+        return {"enqueue_per_s": drained["enqueue_per_s"], figure: drained["per_s"]}
     with databases.fresh(migrated=False) as url:
-        if work == "drain":
-            return _drain_dbos(python, url, options)
         return run_child("bench.peers.dbos_work", work, url, json.dumps(options), python=python)
 
 
-def _drain_dbos(python: str, url: str, options: Options) -> Figures:
+def _drained_by_dbos(python: str, databases: Databases, options: Options, workers: int) -> Figures:
     given = json.dumps(options)
-    enqueued = run_child("bench.peers.dbos_work", "enqueue", url, given, python=python)
-    with background("bench.peers.dbos_work", "serve", url, given, python=python):
-        figure = "drain_per_s" if "one_step" in options["workflow"] else "drain_no_step_per_s"
-        return {**enqueued, figure: asyncio.run(_watch_dbos(url, options["runs"]))}
+    with databases.fresh(migrated=False) as url, ExitStack() as stack:
+        enqueued = run_child("bench.peers.dbos_work", "enqueue", url, given, python=python)
+        for _ in range(workers):
+            stack.enter_context(background("bench.peers.dbos_work", "serve", url, given, python=python))
+        return {**enqueued, "per_s": asyncio.run(_watch_dbos(url, options["runs"]))}
 
 
 async def _watch_dbos(url: str, count: int) -> float:
@@ -66,8 +74,27 @@ async def _watch_dbos(url: str, count: int) -> float:
 
 
 def measure_pgqueuer(python: str, work: str, databases: Databases, options: Options) -> Figures:
+    if work == "scaling":
+        return two_to_one("naps", lambda workers: _drained_by_pgqueuer(python, databases, options, workers))
     with databases.fresh(migrated=False) as url:
         return run_child("bench.peers.pgqueuer_work", work, url, json.dumps(options), python=python)
+
+
+def _drained_by_pgqueuer(python: str, databases: Databases, options: Options, workers: int) -> float:
+    """Jobs a second by so many processes together, from the first end to the last as they noted them."""
+    given = json.dumps(options)
+    with databases.fresh(migrated=False) as url, ThreadPoolExecutor(workers) as pool:
+        run_child("bench.peers.pgqueuer_work", "enqueue", url, given, python=python)
+        waiting = [
+            pool.submit(run_child, "bench.peers.pgqueuer_work", "naps", url, given, python=python)
+            for _ in range(workers)
+        ]
+        noted = [done.result() for done in waiting]
+    ended = sum(note["ended"] for note in noted)
+    if ended != options["runs"]:
+        raise Unmeasured(f"PgQueuer ended {ended} jobs of {options['runs']}.")
+    busy = [note for note in noted if note["ended"]]
+    return (ended - 1) / (max(note["last_s"] for note in busy) - min(note["first_s"] for note in busy))
 
 
 def measure_restate(python: str, work: str, _: Databases, options: Options) -> Figures:
@@ -88,6 +115,11 @@ DBOS_DRAINS: tuple[Options, ...] = tuple(
     )
 )
 
+DBOS_NAPS: tuple[Options, ...] = (
+    {"runs": 3_000, "workflow": "plain_one_nap", "poll_s": 0.01, "concurrency": 50},
+    {"runs": 3_000, "workflow": "one_nap", "poll_s": 0.05, "concurrency": 200},
+)
+
 PEERS = (
     Peer(
         "dbos",
@@ -100,6 +132,7 @@ PEERS = (
             ("latency", "sqlite"): DBOS_POOLS[:1],
             ("fan-out", "postgres"): DBOS_POOLS[:1],
             ("drain", "postgres"): DBOS_DRAINS,
+            ("scaling", "postgres"): DBOS_NAPS,
         },
     ),
     Peer(
@@ -109,6 +142,7 @@ PEERS = (
         {
             ("latency", "postgres"): ({},),
             ("drain", "postgres"): ({"runs": 10_000, "batch": 100}, {"runs": 10_000, "batch": 500}),
+            ("scaling", "postgres"): ({"runs": 10_000, "batch": 100}, {"runs": 10_000, "batch": 200}),
         },
     ),
     Peer(

@@ -23,6 +23,7 @@ from pgqueuer.types import QueueExecutionMode
 from bench.figures import emit, latencies, rss_mb
 
 WARM_UP, TIMES = 20, 300
+SHORT_NAP_S = 0.005
 PER_CALL = 1_000
 JOB = "job"
 
@@ -41,13 +42,41 @@ async def queue_with_job(url: str) -> Any:
     return queue
 
 
-async def drain(url: str, options: dict[str, Any]) -> None:
+async def queue_with_naps(url: str, ends: list[float]) -> Any:
+    """A queue whose job waits, and notes by the wall clock when it has ended."""
+    queue = PgQueuer(await driver(url))
+
+    @queue.entrypoint(JOB)
+    async def job(_: Any) -> None:
+        await asyncio.sleep(SHORT_NAP_S)
+        ends.append(time.time())
+
+    return queue
+
+
+async def fill(url: str, runs: int) -> None:
     queries = Queries(await driver(url))
     await queries.install()
-    runs: int = options["runs"]
-    begun = time.perf_counter()
     for _ in range(0, runs, PER_CALL):
         await queries.enqueue([JOB] * PER_CALL, [b'{"run": 1}'] * PER_CALL, [0] * PER_CALL)
+
+
+async def enqueue(url: str, options: dict[str, Any]) -> None:
+    await fill(url, options["runs"])
+    emit({})
+
+
+async def naps(url: str, options: dict[str, Any]) -> None:
+    """One of the processes that empty a line together; there may be nothing left for it."""
+    ends: list[float] = []
+    await (await queue_with_naps(url, ends)).run(batch_size=options["batch"], mode=QueueExecutionMode.drain)
+    emit({"ended": len(ends)} | ({"first_s": min(ends), "last_s": max(ends)} if ends else {}))
+
+
+async def drain(url: str, options: dict[str, Any]) -> None:
+    runs: int = options["runs"]
+    begun = time.perf_counter()
+    await fill(url, runs)
     enqueued = time.perf_counter()
     queue = await queue_with_job(url)
     ready = time.perf_counter()
@@ -77,4 +106,5 @@ async def latency(url: str, options: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run({"drain": drain, "latency": latency}[sys.argv[1]](sys.argv[2], json.loads(sys.argv[3])))
+    works = {"drain": drain, "latency": latency, "enqueue": enqueue, "naps": naps}
+    uvloop.run(works[sys.argv[1]](sys.argv[2], json.loads(sys.argv[3])))

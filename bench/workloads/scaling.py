@@ -6,6 +6,8 @@ runs at a time one process already keeps most of two cores busy. A step that com
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from bench.databases import Databases
 from bench.figures import Figures
 from bench.workloads.drain import RUNS, drained
@@ -24,6 +26,10 @@ def measure(databases: Databases) -> Figures:
 
 
 def _scaled(databases: Databases, figure: str, workflow: str, runs: int, slots: int) -> Figures:
-    one = drained(databases, workflow, runs, workers=1, slots=slots)["per_s"]
-    two = drained(databases, workflow, runs, workers=2, slots=slots)["per_s"]
+    return two_to_one(figure, lambda workers: drained(databases, workflow, runs, workers, slots)["per_s"])
+
+
+def two_to_one(figure: str, rate_of: Callable[[int], float]) -> Figures:
+    """What one process does in a second, what two do, and how much more that is."""
+    one, two = rate_of(1), rate_of(2)
     return {f"{figure}_one_per_s": one, f"{figure}_two_per_s": two, f"{figure}_two_to_one": two / one}
