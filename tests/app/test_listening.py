@@ -9,11 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from stepfast import Invalid, Retry, RunFailed, RunState, emit, step, workflow
+from stepfast import Invalid, Retry, RunFailed, RunState, Stepfast, emit, step, workflow
 from stepfast.listening import RunEvent
 from tests.support.apps import QUICK, app_on
 from tests.support.following import looks_of, state_of, until
 from tests.support.sql import execute
+from tests.support.virtual_time import timed_app
 from tests.support.workflows import say
 
 
@@ -165,10 +166,14 @@ async def test_a_callback_hears_of_a_run_that_upkeep_failed_for_its_deadline(dat
     @workflow(timeout="10ms")
     async def late() -> None: ...
 
-    watching = app_on(database, [say])
-    watching.on("failed", "dlq_recorded")(heard.append)
-    async with app_on(database, [late], worker=False) as client, watching:
+    async with (
+        timed_app(database, say) as (watching, time),
+        Stepfast(database, workflows=[late], worker=False, clock=time.clock) as client,
+    ):
+        watching.on("failed", "dlq_recorded")(heard.append)
         run = await client.start(late)
+        with pytest.raises(RunFailed):
+            await time.result(run)
         assert await heard.events(2) == [(run.id, "dlq_recorded"), (run.id, "failed")]
         history = [event.data for event in await run.history() if event.type == "failed"]
     assert [json.loads(data or "") for data in history] == [json.loads(heard[-1].data or "")]

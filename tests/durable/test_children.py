@@ -22,7 +22,7 @@ from stepfast import (
 )
 from tests.durable.test_waiting import until
 from tests.support.apps import Bodies, app_on
-from tests.support.virtual_time import timed_app
+from tests.support.virtual_time import replayed, timed_app
 
 ONCE = Retry(attempts=1)
 
@@ -237,8 +237,11 @@ async def test_a_timeout_calls_off_what_is_inside(database):
             return "too late"
         return "in time"
 
-    async with app_on(database, [flow]) as app:
-        assert await (await app.start(flow)) == "too late"
+    async with timed_app(database, flow) as (app, time):
+        run = await app.start(flow)
+        await until(app, run.id, RunState.WAITING)
+        await time.advance("150ms")
+        assert await time.result(run) == "too late"
 
 
 async def test_what_ends_within_its_timeout_is_not_disturbed(database):
@@ -246,8 +249,8 @@ async def test_what_ends_within_its_timeout_is_not_disturbed(database):
     async def flow() -> int:
         async with timeout("10m"):
             result = await double(4)
-        await sleep("20ms")
+        await receive("go")
         return result
 
     async with timed_app(database, flow) as (app, time):
-        assert await time.result(await app.start(flow)) == 8
+        assert await replayed(await app.start(flow), time) == 8

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -13,7 +12,6 @@ import pytest
 from stepfast import (
     Outcome,
     Retry,
-    RunState,
     Stepfast,
     WaitTimeout,
     WrongCall,
@@ -25,11 +23,18 @@ from stepfast import (
     timeout,
     workflow,
 )
-from stepfast.engine.clock import SystemClock
 from stepfast.kernel.durations import Instant
-from stepfast.testing import engine
-from tests.durable.test_waiting import until
-from tests.support.apps import QUICK, Bodies, app_on
+from stepfast.testing import VirtualClock, engine
+from tests.support.apps import PATIENT, Bodies, app_on
+from tests.support.virtual_time import (
+    Time,
+    replayed,
+    timed_app,
+    until_parked_in,
+    until_ran,
+    until_sleeping,
+    virtual_time,
+)
 
 
 @step
@@ -59,12 +64,12 @@ async def test_each_blocks_in_a_def_workflow(database, over):
     @workflow
     def flow() -> list[int]:
         results = each.sync(over, range(5), at_once=2)
-        sleep("20ms")
+        receive("go")
         return results
 
     factor = 4 if over is quadruple else 3
-    async with app_on(database, [flow, tripled]) as app:
-        assert await (await app.start(flow)) == [factor * number for number in range(5)]
+    async with timed_app(database, flow, tripled) as (app, time):
+        assert await replayed(await app.start(flow), time) == [factor * number for number in range(5)]
 
 
 async def test_each_settles_in_a_def_workflow(database):
@@ -84,11 +89,13 @@ async def test_a_race_blocks_in_a_def_workflow(database):
         second = race.sync(never=lambda: receive("never"), late=lambda: sleep("20ms"))
         return [*first, second[0]]
 
-    async with app_on(database, [flow]) as app:
+    async with timed_app(database, flow) as (app, time):
         run = await app.start(flow)
-        await until(app, run.id, RunState.WAITING)
+        await until_parked_in(run, "receive:paid", "sleep")
         await run.signal("paid", "yes")
-        assert await run == ["paid", "yes", "late"]
+        await until_parked_in(run, "receive:never", "sleep")
+        await time.advance("20ms")
+        assert await time.result(run) == ["paid", "yes", "late"]
 
 
 async def test_a_timeout_is_a_plain_with_in_a_def_workflow(database):
@@ -110,13 +117,15 @@ async def test_a_timeout_is_a_plain_with_in_a_def_workflow(database):
         with timeout("10m"):
             note()
             words.append(cast(str, receive("word", str)))
-        sleep("20ms")
+        receive("go")
         return words
 
-    async with app_on(database, [flow]) as app:
+    async with timed_app(database, flow) as (app, time):
         run = await app.start(flow)
         await run.signal("word", "in time")
-        assert await run == ["E-WAIT-001", "in time"]
+        await until_parked_in(run, "receive:never", "sleep")
+        await time.advance("60ms")
+        assert await replayed(run, time) == ["E-WAIT-001", "in time"]
     assert bodies["note"] == 2
 
 
@@ -127,16 +136,18 @@ async def test_a_timeout_calls_off_a_combinator_in_a_def_workflow(database):
             with timeout("10m"), timeout("40ms"):
                 race.sync(a=lambda: receive("a"), b=lambda: receive("b"))
         except WaitTimeout as error:
-            sleep("20ms")
+            receive("go")
             return str(error)
         return ""
 
-    async with app_on(database, [flow]) as app:
+    async with timed_app(database, flow) as (app, time):
         run = await app.start(flow)
-        assert "40ms" in await run
+        await until_parked_in(run, "receive:a", "receive:b", "sleep", "sleep")
+        await time.advance("40ms")
+        assert "40ms" in await replayed(run, time)
         waiting = [record.call for record in await run.steps() if record.state == "waiting"]
         cancelled = [record.call for record in await run.steps() if record.state == "cancelled"]
-    # Both receives and the longer timer were opened, and closed; the shorter timer fired, and the last sleep ended.
+    # Both receives and the longer timer were opened, and closed; the shorter timer fired, and the last receive ended.
     assert len(cancelled) == 3
     assert len(waiting) == 5
 
@@ -307,6 +318,13 @@ class StuckOnce:
 
         self.step = stuck_once
 
+    async def outwaited(self, run: Any, time: Time) -> Any:
+        """What a run returns, and replays, that goes on 30 ms after this hangs."""
+        await until_ran(run, self.bodies, "stuck_once")
+        await until_sleeping(run, time, 30)
+        await time.advance("30ms")
+        return await replayed(run, time)
+
 
 async def test_a_step_that_was_called_off_and_called_again_in_its_branch_replays(database):
     once = StuckOnce()
@@ -319,11 +337,11 @@ async def test_a_step_that_was_called_off_and_called_again_in_its_branch_replays
         except WaitTimeout:
             pass
         result = await once.step()
-        await sleep("20ms")
+        await receive("go")
         return result
 
-    async with app_on(database, [flow]) as app:
-        assert await (await app.start(flow)) == "done"
+    async with timed_app(database, flow) as (app, time):
+        assert await once.outwaited(await app.start(flow), time) == "done"
     assert once.bodies["stuck_once"] == 2
 
 
@@ -334,11 +352,11 @@ async def test_a_step_that_lost_a_race_does_not_take_the_record_of_an_equal_call
     async def flow() -> str:
         await race(a=once.step(), late=sleep("30ms"))
         result = await once.step()
-        await sleep("20ms")
+        await receive("go")
         return result
 
-    async with app_on(database, [flow]) as app:
-        assert await (await app.start(flow)) == "done"
+    async with timed_app(database, flow) as (app, time):
+        assert await once.outwaited(await app.start(flow), time) == "done"
     assert once.bodies["stuck_once"] == 2
 
 
@@ -356,11 +374,11 @@ async def test_a_call_that_is_called_off_before_it_begins_replays(database):
         await asyncio.sleep(0)
         task.cancel()
         result = await once()
-        await sleep("20ms")
+        await receive("go")
         return result
 
-    async with app_on(database, [flow]) as app:
-        assert await (await app.start(flow)) == "done"
+    async with timed_app(database, flow) as (app, time):
+        assert await replayed(await app.start(flow), time) == "done"
     assert bodies["once"] == 1
 
 
@@ -377,12 +395,12 @@ async def test_a_signal_that_was_on_its_way_to_a_receive_that_is_called_off_goes
     async def flow() -> list[str]:
         name, _ = await race(held=hold(), word=receive("word", str))
         words = [await receive("word", str)]
-        await sleep("20ms")
+        await receive("next")
         words.append(await receive("word", str))
-        await sleep("20ms")
+        await receive("go")
         return [name, *words]
 
-    async with app_on(database, [flow]) as app:
+    async with timed_app(database, flow) as (app, time):
         store = app._open_parts().store
         save, look = store.save, store.look
 
@@ -408,11 +426,16 @@ async def test_a_signal_that_was_on_its_way_to_a_receive_that_is_called_off_goes
         await looked.wait()
         open_gate.set()
         await run.signal("word", "second")
-        assert await run == ["held", "first", "second"]
+        await until_parked_in(run, "receive:next")
+        await run.signal("next")
+        assert await replayed(run, time) == ["held", "first", "second"]
 
 
-class ClockAhead(SystemClock):
+class ClockAhead:
     """A process whose clock is far ahead of the store's, and which has not heard of it."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.local, self.sleep = clock.local, clock.sleep
 
     def now(self) -> Instant:
         return Instant(self.local() + 60_000)
@@ -421,19 +444,26 @@ class ClockAhead(SystemClock):
         """It goes by its own."""
 
 
+def app_ahead(database: str, flow: Any, time: Time) -> Stepfast:
+    """An app whose clock is ahead of the time of its store."""
+    return Stepfast(database, workflows=[flow], worker=PATIENT, clock=ClockAhead(time.clock))
+
+
 async def test_a_sleep_never_ends_before_its_time_by_the_stores_clock(database):
     @workflow
     async def flow() -> str:
         await asyncio.gather(sleep("700ms"), receive("poke"))
         return "rested"
 
-    async with Stepfast(database, workflows=[flow], worker=QUICK, clock=ClockAhead()) as app:
-        begun = time.monotonic()
+    async with virtual_time(database) as time, app_ahead(database, flow, time) as app:
+        begun = time.clock.now()
         run = await app.start(flow)
-        await until(app, run.id, RunState.WAITING)
+        await until_parked_in(run, "receive:poke", "sleep")
         await run.signal("poke")
-        assert await run == "rested"
-    assert time.monotonic() - begun >= 0.7
+        await until_parked_in(run, "sleep")
+        await time.advance("650ms")
+        assert await time.result(run) == "rested"
+    assert time.clock.now() - begun >= 700
 
 
 async def test_a_signal_that_comes_in_time_counts_when_the_workers_clock_is_ahead(database):
@@ -442,11 +472,11 @@ async def test_a_signal_that_comes_in_time_counts_when_the_workers_clock_is_ahea
         _, word = await asyncio.gather(receive("poke"), receive("word", str, timeout="30s"))
         return word
 
-    async with Stepfast(database, workflows=[flow], worker=QUICK, clock=ClockAhead()) as app:
+    async with virtual_time(database) as time, app_ahead(database, flow, time) as app:
         run = await app.start(flow)
-        await until(app, run.id, RunState.WAITING)
+        await until_parked_in(run, "receive:poke", "receive:word")
         await run.signal("poke")
         while (await run.info()).claims < 2:
             pass
         await run.signal("word", "in time")
-        assert await run == "in time"
+        assert await time.result(run) == "in time"

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from stepfast import WrongCall, current_run, durable, sleep, step, workflow
+from stepfast import WrongCall, current_run, durable, receive, step, workflow
 from tests.support.apps import app_on
-from tests.support.virtual_time import timed_app
+from tests.support.virtual_time import replayed, timed_app, until_parked_in
 
 
 async def test_now_uuid_and_random_are_the_same_on_every_replay(database):
@@ -20,13 +20,16 @@ async def test_now_uuid_and_random_are_the_same_on_every_replay(database):
     @workflow
     async def flow() -> int:
         first = await asyncio.gather(draw(), draw())
-        await sleep("30ms")
+        await receive("first")
         seen.append([*first[0], *first[1], durable.now().isoformat(), str(durable.uuid())])
-        await sleep("30ms")
+        await receive("go")
         return 1
 
     async with timed_app(database, flow) as (app, time):
-        await time.result(await app.start(flow))
+        run = await app.start(flow)
+        await until_parked_in(run, "receive:first")
+        await run.signal("first")
+        await replayed(run, time)
     assert len(seen) == 2
     assert seen[0] == seen[1]
     assert seen[0][0] != seen[0][3]

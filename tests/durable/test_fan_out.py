@@ -24,6 +24,7 @@ from stepfast import (
 from stepfast.kernel.exchange import Saving
 from stepfast.workflows import child_calls
 from tests.support.apps import Bodies, app_on
+from tests.support.virtual_time import Time, timed_app
 
 
 @step
@@ -53,10 +54,10 @@ async def states_of_children(app, run) -> list[RunState]:
     return [view.state for view in await app.runs() if view.parent_id == run.id]
 
 
-async def until_all_ended(app, run) -> list[RunState]:
-    """Wait, by reading them, until no child of a run is open."""
+async def until_all_ended(app, run, time: Time) -> list[RunState]:
+    """Let time go on until no child of a run is open."""
     while not set(states := await states_of_children(app, run)) <= {RunState.COMPLETED, RunState.CANCELLED}:
-        pass
+        await time.advance("10ms")
     return states
 
 
@@ -130,8 +131,9 @@ async def test_any_join_takes_a_window(database, join):
         await sleep("20ms")
         return len(got) if isinstance(got, list) else 1
 
-    async with app_on(database, [parent, half]) as app:
-        assert await (await app.start(parent)) == {"any": 1, 3: 3, "50%": 20, "settled": 40, "all": 40}[join]
+    async with timed_app(database, parent, half) as (app, time):
+        got = await time.result(await app.start(parent))
+    assert got == {"any": 1, 3: 3, "50%": 20, "settled": 40, "all": 40}[join]
 
 
 async def test_a_failure_ends_a_window_and_starts_no_more(database):
@@ -163,11 +165,11 @@ async def test_what_a_decided_join_leaves_is_cancelled(database, at_once):
         await receive("end")
         return first
 
-    async with app_on(database, [parent, patient]) as app:
+    async with timed_app(database, parent, patient) as (app, time):
         run = await app.start(parent)
         while RunState.CANCELLED not in await states_of_children(app, run):
-            pass
-        states = await until_all_ended(app, run)
+            await time.advance("10ms")
+        states = await until_all_ended(app, run, time)
         await run.signal("end")
         assert await run == 0
     assert states.count(RunState.COMPLETED) == 1
@@ -198,11 +200,11 @@ async def test_children_that_are_called_off_are_cancelled_while_their_parent_goe
 
     parents: dict[str, Any] = {"race": loses_a_race, "timeout": runs_out_of_time, "each.sync": blocks}
     parent = parents[how]
-    async with app_on(database, [parent, patient]) as app:
+    async with timed_app(database, parent, patient) as (app, time):
         run = await app.start(parent)
         while not await states_of_children(app, run):
             pass
-        assert set(await until_all_ended(app, run)) == {RunState.CANCELLED}
+        assert set(await until_all_ended(app, run, time)) == {RunState.CANCELLED}
         await run.signal("end")
         await run
 
@@ -282,5 +284,9 @@ async def test_a_child_has_the_timeout_of_its_workflow(database):
             return str(error)
         return ""
 
-    async with app_on(database, [parent, slow_child]) as app:
-        assert "failed" in await (await app.start(parent))
+    async with timed_app(database, parent, slow_child) as (app, time):
+        run = await app.start(parent)
+        while await states_of_children(app, run) != [RunState.WAITING]:
+            pass
+        await time.advance("100ms")
+        assert "failed" in await time.result(run)

@@ -19,6 +19,7 @@ from stepfast import (
 )
 from tests.durable.test_waiting import until
 from tests.support.apps import Bodies, app_on
+from tests.support.virtual_time import timed_app
 
 
 @workflow
@@ -71,9 +72,9 @@ async def test_a_started_child_is_joined_later_and_gives_its_result_as_often_as_
         await sleep("20ms")
         return [await child, await child.result(), child.id]
 
-    async with app_on(database, [parent, shout]) as app:
+    async with timed_app(database, parent, shout) as (app, time):
         run = await app.start(parent)
-        *words, child_id = await run
+        *words, child_id = await time.result(run)
         (child,) = await children_of(app, run)
     assert words == ["HELLO", "HELLO"]
     assert child.run_id == child_id
@@ -87,9 +88,9 @@ async def test_a_def_workflow_starts_children_too(database):
         sleep("20ms")
         return [second.result(), first.result(), first.result()]
 
-    async with app_on(database, [parent, shout]) as app:
+    async with timed_app(database, parent, shout) as (app, time):
         run = await app.start(parent)
-        assert await run == ["B", "A", "A"]
+        assert await time.result(run) == ["B", "A", "A"]
         assert len(await children_of(app, run)) == 2
 
 
@@ -127,8 +128,8 @@ async def test_a_child_is_signalled_once_however_often_its_parent_is_replayed(da
         return child.result()
 
     parent = in_async if kind == "async" else in_def
-    async with app_on(database, [parent, listener]) as app:
-        assert await (await app.start(parent)) == [1, 2]
+    async with timed_app(database, parent, listener) as (app, time):
+        assert await time.result(await app.start(parent)) == [1, 2]
 
 
 async def test_a_failed_child_raises_where_it_is_awaited_each_time(database):
@@ -155,10 +156,10 @@ async def test_an_await_that_loses_a_race_lets_the_child_go_on_to_be_joined_late
         await receive("now")
         return [name, await child]
 
-    async with app_on(database, [parent, echo_later]) as app:
+    async with timed_app(database, parent, echo_later) as (app, time):
         run = await app.start(parent)
         while "cancelled" not in [record.state for record in await run.steps()]:
-            pass
+            await time.advance("1ms")
         (child,) = await children_of(app, run)
         await app.get(child.run_id).signal("go", "y")
         await until(app, child.run_id, RunState.COMPLETED)
@@ -271,8 +272,8 @@ async def test_a_parent_cancels_its_child(database):
         await sleep("20ms")
         return child.id
 
-    async with app_on(database, [parent, echo_later]) as app:
-        child_id = await (await app.start(parent))
+    async with timed_app(database, parent, echo_later) as (app, time):
+        child_id = await time.result(await app.start(parent))
         history = await app.get(child_id).history()
         assert (await app.get(child_id).info()).state is RunState.CANCELLED
     assert [event.type for event in history].count("cancelled") == 1

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from stepfast import Outside, Pending, Retry, RunState, step, workflow
+from stepfast import Outside, Pending, Retry, RunState, Stepfast, step, workflow
 from stepfast.testing import engine
 from stepfast.workflows import stay
-from tests.support.apps import QUICK, app_on
-from tests.support.virtual_time import until
+from tests.support.apps import PATIENT
+from tests.support.virtual_time import until, until_state, virtual_time
 
 QUESTIONS = 40
 ASKED: Counter[str] = Counter()
@@ -144,12 +144,19 @@ async def lined_up(name: str) -> Any:
 @pytest.mark.parametrize("max_polls", [1, 2, 4])
 async def test_no_more_questions_are_asked_at_once_than_a_worker_may(database, max_polls):
     CROWDS.append(crowd := Crowd())
-    async with app_on(database, [lined_up], replace(QUICK, max_polls=max_polls)) as app:
+    worker = replace(PATIENT, max_polls=max_polls)
+    async with (
+        virtual_time(database) as time,
+        Stepfast(database, workflows=[lined_up], worker=worker, clock=time.clock) as app,
+    ):
         runs = [await app.start(lined_up, str(number)) for number in range(4)]
-        await until(runs[0], lambda: crowd.now == max_polls)
+        for run in runs:
+            await until_state(run, RunState.WAITING)
+        await time.advance("1s")
         # All of them are to ask by now; who may not yet, waits for its turn.
         while {(await run.info()).state for run in runs} != {RunState.RUNNING}:
-            pass
+            await time.advance("1ms")
+        await until(runs[0], lambda: crowd.now >= max_polls)
         crowd.go_on.set()
         assert [await run.result(timeout="60s") for run in runs] == [1, 1, 1, 1]
     assert crowd.most == max_polls

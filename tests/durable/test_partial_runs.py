@@ -8,7 +8,7 @@ from asyncio import events
 from collections.abc import Callable
 from typing import Any
 
-from stepfast import Retry, sleep, step, workflow
+from stepfast import Retry, receive, step, workflow
 from stepfast.kernel.plan_rules import UNDO
 from stepfast.kernel.states import RunState, StepState
 from stepfast.workflows.bodies import Partial
@@ -16,7 +16,7 @@ from stepfast.workflows.loop import RunLoop
 from stepfast.workflows.notes import NoteCall
 from stepfast.workflows.steps import ask_durably
 from tests.support.apps import Bodies, app_on
-from tests.support.virtual_time import timed_app
+from tests.support.virtual_time import replayed, timed_app
 
 ONCE = Retry(attempts=1)
 
@@ -31,12 +31,12 @@ async def test_a_noted_value_is_recorded_and_replayed(database):
     @workflow
     async def flow() -> list[int]:
         noted: list[int] = await note("limits", value=[1, 2])
-        await sleep("20ms")
+        await receive("go")
         return noted
 
     async with timed_app(database, flow) as (app, time):
         run = await app.start(flow)
-        assert await time.result(run) == [1, 2]
+        assert await replayed(run, time) == [1, 2]
         (limits, _, _) = await run.steps()
     assert (limits.kind, limits.state, limits.value) == ("set", StepState.COMPLETED, "[1, 2]")
 
@@ -45,12 +45,12 @@ async def test_a_skipped_step_has_a_record_and_an_event_with_the_reason(database
     @workflow
     async def flow() -> str:
         skipped = await note("publish", StepState.SKIPPED, kind="skip", reason="`when` is false")
-        await sleep("20ms")
+        await receive("go")
         return "nothing" if skipped is None else "something"
 
     async with timed_app(database, flow) as (app, time):
         run = await app.start(flow)
-        assert await time.result(run) == "nothing"
+        assert await replayed(run, time) == "nothing"
         assert (await run.steps())[0].state is StepState.SKIPPED
         (told,) = [event for event in await run.history() if event.type == "step_skipped"]
     assert (told.step, json.loads(told.data or "")) == ("publish#1", {"reason": "`when` is false"})

@@ -11,7 +11,7 @@ import pytest
 
 from stepfast import RunCancelled, RunState, receive, sleep, step, workflow
 from tests.support.apps import PATIENT, QUICK, Bodies, app_on
-from tests.support.virtual_time import event_types, until_ran, until_state
+from tests.support.virtual_time import event_types, timed_app, until_ran, until_state
 
 
 class Gate:
@@ -194,7 +194,7 @@ async def test_a_waiting_run_keeps_its_waits_and_messages_over_a_pause(database)
         await sleep("50ms")
         return await receive("word", str)
 
-    async with app_on(database, [flow]) as app:
+    async with timed_app(database, flow) as (app, time):
         run = await app.start(flow)
         await until_state(run, RunState.WAITING)
         await run.pause()
@@ -202,7 +202,9 @@ async def test_a_waiting_run_keeps_its_waits_and_messages_over_a_pause(database)
         await run.signal("word", "kept")
         assert (await run.info()).state is RunState.PAUSED
         await run.resume()
-        assert await run == "kept"
+        await until_state(run, RunState.WAITING)
+        await time.advance("50ms")
+        assert await time.result(run) == "kept"
 
 
 def looked_at(app) -> asyncio.Event:

@@ -16,6 +16,7 @@ from stepfast.workflows.wait_calls import WaitCall
 from tests.durable.test_waiting import until
 from tests.support.apps import Bodies, app_on
 from tests.support.holding import Hold
+from tests.support.virtual_time import timed_app
 
 
 @dataclass
@@ -171,7 +172,7 @@ async def test_a_def_workflow_that_computes_while_it_is_let_go_begins_no_step_af
 
 
 async def test_an_async_generator_left_open_at_a_park_runs_no_step_of_its_finally(database):
-    bodies = Bodies()
+    bodies, closed = Bodies(), asyncio.Event()
 
     @step
     async def tidy() -> None:
@@ -181,7 +182,10 @@ async def test_an_async_generator_left_open_at_a_park_runs_no_step_of_its_finall
         try:
             yield 1
         finally:
-            await tidy()
+            try:
+                await tidy()
+            finally:
+                closed.set()
 
     @workflow
     async def flow() -> str:
@@ -192,8 +196,7 @@ async def test_an_async_generator_left_open_at_a_park_runs_no_step_of_its_finall
     async with app_on(database, [flow]) as app:
         run = await app.start(flow)
         await until(app, run.id, RunState.WAITING)
-        for _ in range(10):
-            await asyncio.sleep(0)
+        await closed.wait()
         assert bodies["tidy"] == 0
         await run.signal("go")
         assert await run.result("60s") == "done"
@@ -245,8 +248,8 @@ async def test_a_timeout_in_the_clean_up_of_a_timeout_is_told_as_one(database):
             told.append("outer")
         return told
 
-    async with app_on(database, [flow]) as app:
-        assert await (await app.start(flow)).result("60s") == ["inner", "outer"]
+    async with timed_app(database, flow) as (app, time):
+        assert await time.result(await app.start(flow)) == ["inner", "outer"]
 
 
 async def test_a_loop_that_swallows_everything_does_not_stop_the_worker_when_it_parks(database):

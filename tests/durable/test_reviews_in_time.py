@@ -9,7 +9,8 @@ import pytest
 from stepfast import Rejected, RunState, TokenExpired, WaitTimeout, race, receive, review, sleep, step, workflow
 from stepfast.testing import engine
 from stepfast.workflows.review_calls import ReviewCall
-from tests.support.apps import Bodies, app_on
+from tests.support.apps import Bodies
+from tests.support.virtual_time import timed_app, until_ran
 
 
 @workflow
@@ -189,8 +190,10 @@ async def test_a_review_expires_while_another_branch_is_busy(database):
         _, said = await asyncio.gather(work(), asked())
         return str(said)
 
-    async with app_on(database, [flow]) as app:
-        assert await (await app.start(flow)) == "late"
+    async with timed_app(database, flow) as (app, time):
+        run = await app.start(flow)
+        await until_ran(run, bodies, "work")
+        assert await time.result(run) == "late"
     assert bodies["work"] == 1
 
 

@@ -6,20 +6,20 @@ import json
 
 import pytest
 
-from stepfast import Later, RunFailed, emit, progress, sleep, step, workflow
+from stepfast import Later, RunFailed, emit, progress, receive, step, workflow
 from tests.support.apps import Bodies, app_on
-from tests.support.virtual_time import timed_app
+from tests.support.virtual_time import replayed, timed_app
 
 
 async def test_an_event_of_ones_own_is_written_once(database):
     @workflow
     async def flow() -> None:
         await emit("contract.published", {"id": 7})
-        await sleep("20ms")
+        await receive("go")
 
     async with timed_app(database, flow) as (app, time):
         run = await app.start(flow)
-        await time.result(run)
+        await replayed(run, time)
         own = [event for event in await run.history() if event.type == "contract.published"]
     assert [json.loads(event.data or "") for event in own] == [{"id": 7}]
 
@@ -54,12 +54,12 @@ async def test_progress_of_workflow_and_step_is_told_and_not_repeated_on_replay(
     async def flow() -> None:
         progress(0, 2)
         await work.aio()
-        await sleep("20ms")
+        await receive("go")
         progress(2, 2)
 
     async with timed_app(database, flow) as (app, time):
         run = await app.start(flow)
-        await time.result(run)
+        await replayed(run, time)
         told = [json.loads(event.data or "") for event in await run.history() if event.type == "step_progress"]
     assert [each["done"] for each in told] == [0, 1, 2]
 
@@ -78,9 +78,9 @@ async def test_a_step_that_says_later_is_tried_again_without_costing_an_attempt(
     async def flow() -> str:
         return await not_yet()
 
-    async with app_on(database, [flow]) as app:
+    async with timed_app(database, flow) as (app, time):
         run = await app.start(flow)
-        assert await run == "now"
+        assert await time.result(run) == "now"
         records = await run.steps()
     assert bodies["not_yet"] == 7
     assert [record.attempt for record in records] == [1]

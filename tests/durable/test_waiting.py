@@ -19,7 +19,7 @@ from stepfast import (
     step,
     workflow,
 )
-from tests.support.apps import QUICK, Bodies, app_on
+from tests.support.apps import Bodies, app_on
 from tests.support.virtual_time import timed_app
 
 
@@ -155,8 +155,11 @@ async def test_a_receive_that_times_out_raises_and_can_be_caught(database):
         except WaitTimeout as error:
             return error.code
 
-    async with app_on(database, [flow]) as app:
-        assert await (await app.start(flow)) == "E-WAIT-001"
+    async with timed_app(database, flow) as (app, time):
+        run = await app.start(flow)
+        await until(app, run.id, RunState.WAITING)
+        await time.advance("100ms")
+        assert await time.result(run) == "E-WAIT-001"
 
 
 async def test_a_signal_of_the_wrong_type_fails_the_receive_with_its_name(database):
@@ -303,6 +306,11 @@ async def test_a_thousand_sleeping_runs_all_wake(database):
         await sleep("200ms")
         return number
 
-    async with app_on(database, [flow], worker=QUICK) as app:
+    async with timed_app(database, flow) as (app, time):
         runs = await asyncio.gather(*(app.start(flow, number) for number in range(1_000)))
+        while (await app.queues.get("default")).waiting < 1_000:
+            pass
+        await time.advance("200ms")
+        while await app.queues.list():
+            await time.advance("1ms")
         assert await asyncio.gather(*runs) == list(range(1_000))

@@ -29,6 +29,7 @@ from stepfast.workflows.plans.plan import (
 )
 from tests.plans.harness import Executors, output, plan_workflow, step, use, value
 from tests.support.apps import app_on
+from tests.support.virtual_time import timed_app
 
 
 class Noted:
@@ -313,11 +314,11 @@ async def test_a_step_may_fail_sleep_emit_and_receive(database):
         step("hear", Receive(Constant("go")), needs=("tell",)),
         step("end", Fail(value(lambda scope: f"heard {scope['steps']['hear']['output']}", "hear"))),
     )
-    async with app_on(database, [flow]) as app:
+    async with timed_app(database, flow) as (app, time):
         run = await app.start(flow)
         await run.signal("go", 7)
         with pytest.raises(RunFailed, match="heard 7"):
-            await run.result(timeout="60s")
+            await time.result(run)
         assert "it.happened" in [event.type for event in await run.history()]
 
 

@@ -10,7 +10,7 @@ import asyncpg
 
 from stepfast import Stepfast
 from stepfast.kernel.durations import Duration, span_ms
-from stepfast.kernel.states import ENDED, RunState
+from stepfast.kernel.states import ENDED, RunState, StepState
 from stepfast.testing import VirtualClock
 from tests.support.apps import PATIENT, Bodies
 
@@ -77,6 +77,29 @@ async def timed_app(database: str, *workflows: Any) -> AsyncIterator[tuple[Stepf
         Stepfast(database, workflows=workflows, worker=PATIENT, clock=time.clock) as app,
     ):
         yield app, time
+
+
+async def is_parked_in(run: Any, *names: str) -> bool:
+    """Whether a run is parked, and in just these calls; it must not have ended."""
+    newest = {record.call: record.state for record in await run.steps()}
+    state = (await run.info()).state
+    assert state not in ENDED
+    waiting = [call.name for call, step_state in newest.items() if step_state is StepState.WAITING]
+    return state is RunState.WAITING and sorted(waiting) == sorted(names)
+
+
+async def until_parked_in(run: Any, *names: str) -> None:
+    """Wait, by reading it, until a run is parked in just these calls."""
+    while not await is_parked_in(run, *names):
+        pass
+
+
+async def replayed(run: Any, time: Time) -> Any:
+    """What a run returns that waits for a word to go on: parked until then, it replays all that came before."""
+    while not await is_parked_in(run, "receive:go"):
+        await time.advance("1ms")
+    await run.signal("go")
+    return await time.result(run)
 
 
 async def until_state(run: Any, *wanted: RunState) -> None:

@@ -13,6 +13,7 @@ from stepfast.kernel.errors import JoinFailed
 from stepfast.kernel.states import RunState
 from stepfast.workflows.executors.domains import Domain
 from tests.support.apps import QUICK
+from tests.support.virtual_time import timed_app
 
 DONE: list[str] = []
 
@@ -182,19 +183,19 @@ output: "${ inputs.n + steps.again.output.results.sum() }"
     assert await ended(app, again) == (RunState.COMPLETED, 6)
 
 
-async def test_a_run_sleeps_receives_emits_and_fails_in_the_words_of_its_template(app):
+async def test_a_run_sleeps_receives_emits_and_fails_in_the_words_of_its_template(database):
     steps = """
 - {id: nap, sleep: "${ '1' + '0ms' }"}
 - {id: hear, needs: [nap], receive: {signal: go, schema: {type: integer}}}
 - {id: tell, emit: {type: it.happened, data: "${ steps.hear.output }"}}
 - {id: end, needs: [tell], fail: "heard ${ steps.hear.output } of ${ run.workflow } in ${ tenant }"}
 """
-    async with app:
+    async with timed_app(database) as (app, time):
         await app.register(written(steps))
         run = await app.start("flow")
         await run.signal("go", 7)
         with pytest.raises(RunFailed, match="heard 7 of flow in "):
-            await run.result(timeout="60s")
+            await time.result(run)
         assert "it.happened" in [event.type for event in await run.history()]
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from stepfast.workflows.loop import RunLoop, open_loop
+from tests.support.turns import until_idle
 
 
 def quiet() -> bool:
@@ -15,13 +16,12 @@ def quiet() -> bool:
 
 
 async def driven(*on_quiet: Callable[[], bool]) -> list[dict[str, Any]]:
-    """Kick a loop for each, let the outer loop go round, and return what it was told of errors."""
+    """Kick a loop for each, let the outer loop go round while it has anything to do, and return its errors."""
     outer, told = asyncio.get_running_loop(), []
     outer.set_exception_handler(lambda _, context: told.append(context))
     for loop in [open_loop(outer, each) for each in on_quiet]:
         loop.kick()
-    for _ in range(3):
-        await asyncio.sleep(0)
+    await until_idle()
     return told
 
 
