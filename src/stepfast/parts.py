@@ -20,7 +20,7 @@ from stepfast.engine.stopping import stop_left_outside
 from stepfast.engine.values import Values
 from stepfast.kernel.asset_ports import Assets, Contents
 from stepfast.kernel.commands import Cancel, Changed, Request, Rollback, Skip, TimeOut
-from stepfast.kernel.decisions import CallId, Decision, HeldRun, Joins, NewRun, Started
+from stepfast.kernel.decisions import CallId, Continue, Decision, HandBack, HeldRun, Joins, NewRun, Park, Started
 from stepfast.kernel.definitions import DefinitionView
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import StepfastError
@@ -342,6 +342,9 @@ class Parts:
         if decision.children:
             for queue in {child.queue for child in decision.children}:
                 self._announce(queue)
+        if decision.release is not None and (due_at := _due_at(decision.release, self._clock)) is not None:
+            for worker in self._workers:
+                worker.due(run.queue, due_at)
         if self._listeners:
             self._listeners.tell_decision(run, decision)
 
@@ -364,6 +367,13 @@ class Parts:
         for worker in self._workers:
             worker.wake()
         self._hints.send(ready(ANY_QUEUE))
+
+
+def _due_at(release: Park | HandBack | Continue, clock: Clock) -> Instant | None:
+    """When a run that was let go is to go on by itself; None: when somebody says so, or at once."""
+    if isinstance(release, Park):
+        return release.due_at
+    return Instant(clock.now() + release.delay_ms) if release.delay_ms else None
 
 
 def _held_from_birth(run: NewRun, started: Started, worker_id: WorkerId) -> HeldRun:

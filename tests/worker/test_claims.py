@@ -53,3 +53,30 @@ async def test_a_claim_takes_what_is_free_when_that_is_a_quarter_of_the_slots():
 
 async def test_no_claim_is_made_for_less():
     assert await asked_with(busy=151) == []
+
+
+class EndingMeanwhile(Empty):
+    """A store that finds nothing; while it looks for the first time, the worker's last run ends."""
+
+    def __init__(self, runs: HeldRuns) -> None:
+        super().__init__()
+        self._runs = runs
+
+    async def claim(self, request: Claim) -> Claimed:
+        for run in self._runs:
+            self._runs.remove(run)
+        return await super().claim(request)
+
+
+async def test_a_queue_that_was_full_when_a_claim_was_sent_does_not_count_as_empty():
+    settings = WorkerSettings(queues=("q", "other"), queue_concurrency={"q": 1})
+    runs = HeldRuns(settings)
+    runs.add(held(), 0)
+    store: Any = EndingMeanwhile(runs)
+    claims = ClaimLoop(store, SystemClock(), settings, runs, lambda: ["w@1"], begin_none)
+    found_nothing = []
+    for _ in range(2):
+        await claims.look()
+        found_nothing.append(claims.found_nothing.is_set())
+    assert [[room.queue for room in request.queues] for request in store.asked] == [["other"], ["q", "other"]]
+    assert found_nothing == [False, True]

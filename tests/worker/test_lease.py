@@ -1,14 +1,18 @@
-"""The lease of a worker that leaves."""
+"""The lease of a worker: what it makes of the answers to its heartbeats."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from types import SimpleNamespace
+from typing import Any
 
 from stepfast import workflow
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.exchange import Beat
+from stepfast.kernel.exchange import Beat, Holding
+from stepfast.kernel.ids import RunId
 from tests.support.apps import app_on
+from tests.support.holding import Hold
 
 
 @workflow
@@ -25,3 +29,49 @@ async def test_a_heartbeat_answered_while_its_worker_leaves_does_not_bring_it_ba
     lease._hear(Beat(Instant(0), False, []), 1)
     await asyncio.gather(*(task for task in asyncio.all_tasks() if task.get_name() == "stepfast-renewal"))
     assert "stepfast-heartbeat" not in [thread.name for thread in threading.enumerate()]
+
+
+class Returned:
+    """A store that only notes what it is given back."""
+
+    def __init__(self) -> None:
+        self.runs: list[RunId] = []
+
+    async def give_back(self, worker_id: str, run_ids: list[RunId]) -> None:
+        self.runs += run_ids
+
+
+async def test_answers_that_waited_behind_a_blocked_loop_give_no_run_back(database):
+    """The answer to the claim waits there too: it brings the runs that the store lists and nobody here knows yet."""
+    async with app_on(database, [nothing]) as app:
+        assert app._parts is not None
+        (worker,) = app._parts._workers
+        lease: Any = worker._lease
+    lease._store, lease._heartbeat = store, heartbeat = Returned(), SimpleNamespace(sent=100)
+    unknown = {Holding(RunId("a"), 1, 0, False)}
+    for beat in (98, 99, 100):
+        await lease.give_back_unknown(unknown, beat)
+    assert store.runs == []
+    heartbeat.sent = 101
+    await lease.give_back_unknown(unknown, 101)
+    assert store.runs == ["a"]
+
+
+async def test_runs_that_are_lost_for_two_reasons_are_told_of_once(database, caplog):
+    """A worker that was frozen sees that its time is over, and hears that it was buried, in either order."""
+    hold = Hold()
+
+    @workflow
+    async def held() -> None:
+        await hold.step()
+
+    async with app_on(database, [held]) as app:
+        assert app._parts is not None
+        (worker,) = app._parts._workers
+        await app.start(held)
+        await hold.reached.wait()
+        worker._lease.lost("no heartbeat was answered")
+        worker._lease._hear(Beat(Instant(0), False, []), 1)
+    lost = [record.getMessage() for record in caplog.records if "worker_lost_runs" in record.getMessage()]
+    assert len(lost) == 1, lost
+    assert "runs=1 " in lost[0]

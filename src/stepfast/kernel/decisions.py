@@ -159,6 +159,7 @@ class Park(NamedTuple):
     """Let the run wait, unless something came since the holder last looked (`wakes` has risen)."""
 
     wakes: int
+    due_at: Instant | None = None
 
 
 class HandBack(NamedTuple):

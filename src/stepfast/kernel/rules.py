@@ -178,12 +178,12 @@ def call_off(run: HeldRun, record: Record, closed: Sequence[int] = (), review: R
     return Decision(run.fence, run.tenant, run.generation, records=(record,), events=(event,), closed=closed)
 
 
-def park(run: HeldRun, now: Instant, kinds: Collection[WaitKind] = ()) -> Decision:
+def park(run: HeldRun, now: Instant, kinds: Collection[WaitKind] = (), due_at: Instant | None = None) -> Decision:
     """Every branch of the run waits: it holds nothing more, unless something has come meanwhile."""
     is_put_off = bool(kinds) and PENDING_WAITS.issuperset(kinds)
     check_move(run.run_id, RunState.RUNNING, "back_off" if is_put_off else "wait")
     event = Event(EventType.WAITING, now, data=json.dumps({"kind": WaitKind.BACKOFF}) if is_put_off else None)
-    return Decision(run.fence, run.tenant, run.generation, events=(event,), release=Park(run.wakes))
+    return Decision(run.fence, run.tenant, run.generation, events=(event,), release=Park(run.wakes, due_at))
 
 
 def emit(run: HeldRun, record: Record, event: str, data: str) -> Decision:

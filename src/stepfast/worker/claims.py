@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from stepfast.kernel.decisions import HeldRun
+from stepfast.kernel.durations import Instant
 from stepfast.kernel.exchange import Claim, Claimed
 from stepfast.kernel.ids import WorkerId
 from stepfast.kernel.ports import Clock, Store
@@ -41,6 +42,7 @@ class ClaimLoop:
         self.suspects_wait = False
         self._empty: set[str] = set()
         self._wake = WakeUp(clock)
+        self._due_at: Instant | None = None
         self._taken = 0
         self.worker_id = WorkerId("")
         self.found_nothing = asyncio.Event()
@@ -54,6 +56,11 @@ class ClaimLoop:
     def wake(self) -> None:
         """Something may be ready: look now rather than at the next poll."""
         self._wake.set()
+
+    def due(self, moment: Instant) -> None:
+        """A run was put off here until then: look when its time has come, however long the poll is."""
+        self._due_at = moment if self._due_at is None else min(self._due_at, moment)
+        self._wake.rest_until(moment)
 
     def slot_freed(self, queue: str) -> None:
         """A run has ended here: look if that is worth a claim."""
@@ -70,6 +77,8 @@ class ClaimLoop:
     async def run(self) -> None:
         while True:
             self._wake.clear()
+            # What was put off before is in what the store answers; what is put off meanwhile may not be.
+            self._due_at = None
             try:
                 pause_ms = await self.look()
             except Exception as error:  # noqa: BLE001 - whatever it is, the next look must come
@@ -80,6 +89,8 @@ class ClaimLoop:
 
     async def _rest(self, pause_ms: int) -> None:
         """Wait for a wake-up, at most as long as told."""
+        if self._due_at is not None:
+            pause_ms = min(pause_ms, max(self._due_at - self._clock.now(), 0))
         await self._wake.rest(pause_ms)
 
     async def look(self) -> int:
@@ -94,7 +105,8 @@ class ClaimLoop:
         if claimed.runs:
             await self._take(claimed.runs)
             return 0
-        if not self._held and not claimed.suspects_wait:
+        # A queue that was full when the claim was sent was not looked at, even if its last run has ended meanwhile.
+        if not self._held and self._empty.issuperset(self._cursors):
             self.found_nothing.set()
         return self._pause_ms(claimed)
 

@@ -21,6 +21,7 @@ class HeldRuns:
         self._settings = settings
         self._runs: dict[RunId, HeldRun] = {}
         self._since_beat: dict[RunId, int] = {}
+        self._given_up: set[RunId] = set()
         self._busy: Counter[str] = Counter()
         self._suspects: Counter[int] = Counter()
         self._next_leave: asyncio.Future[None] | None = None
@@ -39,6 +40,7 @@ class HeldRuns:
         """Hold a run; `beats_sent` says how many heartbeats were on their way before it came."""
         self._runs[run.run_id] = run
         self._since_beat[run.run_id] = beats_sent
+        self._given_up.discard(run.run_id)
         self._busy[run.queue] += 1
         if run.crashes:
             self._suspects[run.crashes] += 1
@@ -51,9 +53,16 @@ class HeldRuns:
         if self._runs.get(run.run_id) is run:
             del self._runs[run.run_id]
             del self._since_beat[run.run_id]
+            self._given_up.discard(run.run_id)
         if self._next_leave is not None:
             self._next_leave.set_result(None)
             self._next_leave = None
+
+    def give_up(self) -> int:
+        """Count all runs as lost, also while their code still comes to its end; how many were not before."""
+        fresh = self._runs.keys() - self._given_up
+        self._given_up |= fresh
+        return len(fresh)
 
     def next_leave(self) -> asyncio.Future[None]:
         """Done when the next run has been let go of; shared, so that nobody may cancel it."""

@@ -39,6 +39,7 @@ class Lease:
         self._answered_at = 0.0
         self._beats_in_time = 0
         self._unknown: set[Holding] = set()
+        self._compared_at = 0
         self._renewal: asyncio.Task[None] | None = None
         self._announced: Enrolment | None = None
         self._announcing = asyncio.Lock()
@@ -64,7 +65,7 @@ class Lease:
             await self._enrol()
         self._answered_at = time.monotonic()
         self._beats_in_time = 0
-        self._unknown = set()
+        self._unknown, self._compared_at = set(), 0
         interval_ms = self._settings.heartbeat_ms
         self._heartbeat = Heartbeat(self._store, self.worker_id, interval_ms, self._clock.follow, self._hear)
         self._heartbeat.start()
@@ -134,8 +135,15 @@ class Lease:
                 log.warning("worker_not_enrolled", worker_id=self.worker_id, error=error)
             await asyncio.sleep(self._settings.poll_ms / 1_000)
 
-    async def give_back_unknown(self, unknown: set[Holding]) -> None:
-        """Give back what the store says is held here and is not, once two answers running have said so."""
+    async def give_back_unknown(self, unknown: set[Holding], beat: int) -> None:
+        """Give back what the store says is held here and is not, once two answers running have said so.
+
+        Behind a step that blocks the event loop many answers wait, and so does the one that brings the runs: only an
+        answer to a beat that was sent after the last comparison is a second one.
+        """
+        if beat <= self._compared_at:
+            return
+        self._compared_at = self.beats_sent
         again, self._unknown = self._unknown & unknown, unknown
         if again:
             run_ids = sorted(RunId(holding.run_id) for holding in again)

@@ -13,14 +13,31 @@ class WakeUp(asyncio.Event):
     def __init__(self, clock: Clock) -> None:
         super().__init__()
         self._clock = clock
+        self._sleeper: asyncio.Future[None] | None = None
+        self._ends_at = 0
 
     async def rest(self, pause_ms: int) -> None:
         """Wait for the wake-up, at most as long as told; it is set afterwards."""
-        sleeper = asyncio.ensure_future(self._sleep_and_wake(pause_ms))
+        self._sleep(self._clock.now() + pause_ms)
         try:
             await self.wait()
         finally:
-            sleeper.cancel()
+            self._end_sleep()
+
+    def rest_until(self, moment: int) -> None:
+        """Let a rest that is under way end at that moment, unless it ends sooner."""
+        if self._sleeper is not None and moment < self._ends_at:
+            self._end_sleep()
+            self._sleep(moment)
+
+    def _sleep(self, ends_at: int) -> None:
+        self._ends_at = ends_at
+        self._sleeper = asyncio.ensure_future(self._sleep_and_wake(max(ends_at - self._clock.now(), 0)))
+
+    def _end_sleep(self) -> None:
+        if self._sleeper is not None:
+            self._sleeper.cancel()
+            self._sleeper = None
 
     async def _sleep_and_wake(self, pause_ms: int) -> None:
         await self._clock.sleep(pause_ms)

@@ -15,6 +15,7 @@ from stepfast.engine.sealing import Sealer
 from stepfast.engine.sweeping import Sweep
 from stepfast.engine.values import Values
 from stepfast.kernel.decisions import NOTHING_YET, HeldRun, History, Joins
+from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import LeaseLost
 from stepfast.kernel.exchange import Beat, Delivered
 from stepfast.kernel.ids import RunId, WorkerId
@@ -216,6 +217,11 @@ class Worker:
         """Something may be ready: look now rather than at the next poll."""
         self._claims.wake()
 
+    def due(self, queue: str, moment: Instant) -> None:
+        """A run of a queue was put off until then."""
+        if self.serves(queue):
+            self._claims.due(moment)
+
     def codes_changed(self) -> None:
         """What this worker can execute has changed: it says so, serves the queues that came with it, and looks."""
         if self._loops and not self._is_leaving:
@@ -304,7 +310,7 @@ class Worker:
             self._executor.stop(run, LeaseLost("Another worker or a command has taken it."))
         for run in self._held.woken(beat.holdings):
             self._executor.look(run)
-        self._run_errand(self._lease.give_back_unknown(self._held.unknown(beat.holdings)))
+        self._run_errand(self._lease.give_back_unknown(self._held.unknown(beat.holdings), number))
 
     def _run_errand(self, errand: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(errand)
@@ -317,8 +323,9 @@ class Worker:
             log.warning("errand_failed", worker_id=self.worker_id, error=error)
 
     def _drop_all(self, why: str) -> None:
-        if self._held:
-            log.warning("worker_lost_runs", worker_id=self.worker_id, runs=len(self._held), reason=why)
+        # A worker that was cut off hears later that it was buried, too, while the code of its runs is still to end.
+        if lost := self._held.give_up():
+            log.warning("worker_lost_runs", worker_id=self.worker_id, runs=lost, reason=why)
         reason = LeaseLost(f"This worker lost all its runs: {why}.")
         self._committer.abandon(reason)
         for run in self._held:

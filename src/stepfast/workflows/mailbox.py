@@ -41,6 +41,11 @@ class Mailbox:
         return {wait.kind for wait in self._waits.values()}
 
     @property
+    def next_due_at(self) -> Instant | None:
+        """When the first of the waits is over by itself."""
+        return min((wait.due_at for wait in self._waits.values() if wait.due_at is not None), default=None)
+
+    @property
     def has_commands(self) -> bool:
         """Whether commands have come that nobody has told of."""
         return bool(self._inbox) and any(message.kind in COMMAND_KINDS for message in self._inbox.values())

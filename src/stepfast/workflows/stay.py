@@ -167,7 +167,7 @@ class Stay:
         if self.mailbox.is_awaited:
             self._parking = True
             now = self.host.clock.now()
-            decision = rules.park(self.run, now, self.mailbox.open_kinds)
+            decision = rules.park(self.run, now, self.mailbox.open_kinds, self.mailbox.next_due_at)
             waits = self.mailbox.waits_put_off(now)
             unsaid: list[Event] = []
             if nothing_came(self.run, waits):

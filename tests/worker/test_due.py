@@ -1,0 +1,120 @@
+"""Runs that were put off: their worker looks when their time has come, however seldom it looks else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from stepfast import Retry, Stepfast, WaitTimeout, receive, sleep, step, workflow
+from stepfast.kernel.states import RunState
+from stepfast.testing import VirtualClock
+from stepfast.worker.waking import WakeUp
+from tests.support.apps import PATIENT, Bodies
+from tests.support.turns import until_idle
+from tests.support.virtual_time import virtual_time
+
+SELDOM = replace(PATIENT, poll_ms=24 * 3_600_000)
+MINUTE = Retry(attempts=2, base="1m", factor=1, jitter=0)
+
+
+def sleeping() -> Any:
+    @workflow
+    async def flow() -> str:
+        await sleep("1m")
+        return "done"
+
+    return flow
+
+
+def waiting_for_a_word() -> Any:
+    @workflow
+    async def flow() -> str:
+        try:
+            await receive("word", timeout="1m")
+        except WaitTimeout:
+            return "done"
+        return "heard"
+
+    return flow
+
+
+def retried_step() -> Any:
+    bodies = Bodies()
+
+    @step(retry=MINUTE)
+    async def fragile() -> str:
+        bodies.ran("fragile")
+        if bodies["fragile"] == 1:
+            raise ConnectionError
+        return "done"
+
+    @workflow
+    async def flow() -> str:
+        return await fragile()
+
+    return flow
+
+
+def retried_workflow() -> Any:
+    bodies = Bodies()
+
+    @workflow(retry=MINUTE)
+    async def flow() -> str:
+        bodies.ran("flow")
+        if bodies["flow"] == 1:
+            raise ConnectionError
+        return "done"
+
+    return flow
+
+
+async def until_put_off(app: Stepfast, run: Any) -> None:
+    """Wait, by reading it, until a run waits and nobody holds it."""
+    store = app._open_parts().store
+    while (await run.info()).state is RunState.RUNNING or not (look := await store.look(run.id)) or not look.waits:
+        pass
+
+
+@pytest.mark.parametrize("put_off", [sleeping, waiting_for_a_word, retried_step, retried_workflow])
+async def test_a_run_goes_on_when_its_time_has_come_although_nobody_polls(database, put_off: Callable[[], Any]):
+    flow = put_off()
+    async with (
+        virtual_time(database) as time,
+        Stepfast(database, workflows=[flow], worker=SELDOM, clock=time.clock) as app,
+    ):
+        run = await app.start(flow)
+        await until_put_off(app, run)
+        await time.advance("1m")
+        assert await run == "done"
+
+
+async def resting(wake_up: WakeUp) -> asyncio.Task[None]:
+    rest = asyncio.create_task(wake_up.rest(60_000))
+    await until_idle()
+    return rest
+
+
+async def test_a_rest_is_made_shorter_while_it_lasts():
+    clock = VirtualClock()
+    wake_up = WakeUp(clock)
+    rest = await resting(wake_up)
+    wake_up.rest_until(clock.now() + 1_000)
+    await until_idle()
+    clock.advance("1s")
+    await until_idle()
+    assert rest.done()
+
+
+async def test_a_rest_is_never_made_longer():
+    clock = VirtualClock()
+    wake_up = WakeUp(clock)
+    rest = await resting(wake_up)
+    wake_up.rest_until(clock.now() + 120_000)
+    await until_idle()
+    clock.advance("1m")
+    await until_idle()
+    assert rest.done()
