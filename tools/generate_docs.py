@@ -28,7 +28,8 @@ REMEDIES = {
     "E-RUN-002": "Nothing to do: the present owner goes on with the run. If it happens often, give the lease more time "
     "(`STEPFAST_LEASE`).",
     "E-RUN-003": "Look at the run's state; [states](states.md) shows which moves it allows.",
-    "E-RUN-004": "Start a worker with the code that began the run, or give the changed workflow a new version.",
+    "E-RUN-004": "Start a worker with the code that began the run, or give the changed workflow a new version; where "
+    "neither code fits any more, `stepfast runs rollback RUN --to STEP` and `stepfast runs resume RUN`.",
     "E-RUN-005": "Run all of it again: `stepfast runs rerun RUN` without a step.",
     "E-RUN-007": "Read the cause and mend it, then `stepfast runs retry RUN` goes on from what is recorded.",
     "E-RUN-008": "Start it again with `stepfast runs rerun RUN` if it was cancelled by mistake.",
@@ -135,6 +136,18 @@ TABLES = {
     "run_state": "A view with one row for every run. Read it rather than the tables behind it; a computed column has "
     "no type of its own.",
     "annotation": "A view of the events of type `annotated`: facts that code and people have noted of runs and steps.",
+}
+
+# What SQLite has no use for: it has no roles, and one writer at a time.
+POSTGRES_ALONE = {
+    "grantee": (
+        "Roles that use the schema without owning it.",
+        {"name": ("text", "the role"), "kind": ("text", "`engine` or `reader`: what it was let in for")},
+    ),
+    "event_writer": (
+        "A view of the transactions that are writing events.",
+        {"virtualtransaction": ("text", "the transaction"), "pid": ("integer", "the server's process")},
+    ),
 }
 
 # By name, or by table and name where a name means something else there.
@@ -577,10 +590,20 @@ def schema_page() -> str:
     return _page(
         "Schema",
         "The tables as SQLite has them. On PostgreSQL they are in the schema `stepfast`, with the same names and "
-        "columns; ids are `uuid` and moments `bigint` there. Moments are milliseconds since 1970, JSON is kept as "
-        "text. Read as you like; write through Stepfast alone. Columns are added, never renamed.",
+        "columns; ids are `uuid`, moments `bigint`, flags `boolean` and content `bytea` there. Moments are "
+        "milliseconds since 1970, JSON is kept as text. Read as you like; write through Stepfast alone. Columns are "
+        "added, never renamed.",
+        "Do not open a SQLite file with Python's `sqlite3` in a process that has an app open on it: Stepfast brings "
+        "a SQLite of its own (`apsw`), and when one of two copies in a process closes a file, the locks of the other "
+        "are gone, and with them what is committed. Read with `apsw` there, or from another process.",
         *sections,
+        *(_on_postgres_alone(name, *told) for name, told in POSTGRES_ALONE.items()),
     )
+
+
+def _on_postgres_alone(name: str, meaning: str, columns: dict[str, tuple[str, str]]) -> str:
+    rows = [(f"`{column}`", type_, told) for column, (type_, told) in columns.items()]
+    return "\n\n".join([f"## {name}", f"{meaning} On PostgreSQL alone.", _table(("column", "type", "meaning"), rows)])
 
 
 def _relations(connection: apsw.Connection) -> list[tuple[object, object]]:

@@ -129,7 +129,7 @@ class Stepfast(Doors):
         tenant: str | None = None,
         key: str | None = None,
         queue: str | None = None,
-        priority: int = 0,
+        priority: int | None = None,
         delay: Duration | None = None,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,

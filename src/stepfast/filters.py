@@ -73,9 +73,9 @@ def letter_filter(
     return LetterFilter(
         check_optional_text("tenant", tenant),
         check_optional_text("workflow", workflow),
-        check_optional_text("step", step),
-        check_optional_text("error_type", error_type),
+        error_type=check_optional_text("error_type", error_type),
         recorded_after=_moment("recorded_after", recorded_after),
+        **step_filter(step),
     )
 
 

@@ -28,8 +28,8 @@ MOST_GROUPS = 100_000
 class DeadLetters:
     """The dead letters on an app's store.
 
-    Filters are `workflow`, `step` (its address, like `charge#1`), `error_type` (`module:name`), `tenant` and
-    `recorded_after`. Those that somebody has replayed or discarded are left out unless `resolved`. For many at once
+    Filters are `workflow`, `step` (its name, or its address, like `charge#1`), `error_type` (`module:name`), `tenant`
+    and `recorded_after`. Those that somebody has replayed or discarded are left out unless `resolved`. For many at once
     there is `group` too: the id that `groups` gives to equal failures, or the shape that they have in common.
     """
 
@@ -44,7 +44,12 @@ class DeadLetters:
         return await self._app._open_parts().store.dead_letters(where)
 
     async def get(self, run_id: str, *, tenant: str | None = None) -> LetterView:
-        """The newest dead letter of a run, also one that somebody has seen to."""
+        """The newest dead letter of a run, also one that somebody has seen to; `error` has its traceback and causes."""
+        letter = await self._newest(run_id, tenant)
+        lives = await self._app._open_parts().store.generations(letter.run_id)
+        return letter._replace(error=next((life.error for life in lives if life.generation == letter.generation), None))
+
+    async def _newest(self, run_id: str, tenant: str | None) -> LetterView:
         where = LetterFilter(tenant=check_optional_text("tenant", tenant), run_id=parse_run_id(run_id), resolved=True)
         letters = await self._app._open_parts().store.dead_letters(where)
         if not letters:
@@ -150,6 +155,6 @@ class DeadLetters:
         return where._replace(workflow=found.workflow, shape=found.shape)
 
     async def _change(self, run_id: str, tenant: str | None, command: Asked) -> Changed:
-        letter = await self.get(run_id, tenant=tenant)
+        letter = await self._newest(run_id, tenant)
         parts = self._app._open_parts()
         return changed_or_raise(await parts.change([command.of(letter.run_id, tenant)]))

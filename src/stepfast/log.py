@@ -35,7 +35,11 @@ EVENTS = {
         "error", "A commit failed for a reason the store should have named; its runs are let go."
     ),
     "deadline_missed": LogEvent("error", "The worker did not come to its end in time after a signal and was ended."),
-    "heartbeat_failed": LogEvent("warning", "The store did not answer a heartbeat; the next one follows soon."),
+    "heartbeat_failed": LogEvent(
+        "warning",
+        "The store did not answer a heartbeat; the next one follows soon. While it stays so there is a line each half "
+        "minute, with the number of `failures` since the last one.",
+    ),
     "hint_failed": LogEvent("error", "A hint to other processes could not be sent; they look by themselves."),
     "listener_failed": LogEvent("error", "A function that hears of runs raised; the run is not concerned."),
     "message_not_handled": LogEvent("error", "A queue's message for a run could not be handled; it comes again."),

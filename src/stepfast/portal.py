@@ -28,7 +28,7 @@ class Portal:
         if self._loop is not None:
             raise StepfastError("This app is open already. Use it, or close it first.")
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="stepfast-sync", daemon=True)
+        self._thread = threading.Thread(target=_serve, args=(self._loop,), name="stepfast-sync", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -37,9 +37,6 @@ class Portal:
             return
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.run_until_complete(loop.shutdown_default_executor())
-        loop.close()
         self._loop = self._thread = None
 
     def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -77,6 +74,14 @@ class Portal:
 
         while (item := self.call(next_item)) is not end:
             yield item
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    """Run a loop until it is stopped, and close it here: the thread that asks for it may have a loop that runs."""
+    loop.run_forever()
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
 
 
 class Facade(Protocol[Inner_co]):

@@ -18,14 +18,13 @@ from stepfast.control import (
 )
 from stepfast.engine.results import Results
 from stepfast.engine.values import Values
-from stepfast.kernel import reasons
 from stepfast.kernel.annotations import AnnotationView
 from stepfast.kernel.artifacts import ArtifactFilter, ArtifactView
 from stepfast.kernel.asset_ports import Contents
 from stepfast.kernel.assets import check_name
 from stepfast.kernel.blobs import is_reference
 from stepfast.kernel.commands import Cancel, Changed, Pause, Request, Resume
-from stepfast.kernel.durations import Duration, span_ms
+from stepfast.kernel.durations import Duration, span_ms, told_span
 from stepfast.kernel.errors import (
     AssetNotFound,
     IllegalMove,
@@ -41,13 +40,13 @@ from stepfast.kernel.ids import RunId
 from stepfast.kernel.numbers import check_whole
 from stepfast.kernel.origins import shown as shown_event
 from stepfast.kernel.ports import Store
-from stepfast.kernel.review_views import ReviewFilter
-from stepfast.kernel.reviews import Owner, ReviewState, parse_review_id
+from stepfast.kernel.reasons import Why
 from stepfast.kernel.states import RunState, check_move
 from stepfast.kernel.texts import check_optional_text, check_text, shown
 from stepfast.kernel.views import EventView, OutcomeView, RunView, StepView
 from stepfast.missing import no_run, run_of
 from stepfast.noting import annotate_command, of_run
+from stepfast.why import why_of
 from stepfast.workflows import failures
 from stepfast.workflows.codec import ValueCodec, digest
 from stepfast.workflows.deterministic import refuse_in_workflow
@@ -61,7 +60,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-EVENTS_A_PAGE = 1_000
 MAX_SEQ = 2**31 - 1
 
 
@@ -144,7 +142,8 @@ class Run(Generic[T]):
             async with asyncio.timeout(timeout_s):
                 outcome = await self._home.results.wait(self._watch, look_at_once=not self._known_here)
         except TimeoutError:
-            raise WaitTimeout(f"Run {self.id} has not ended within {timeout}. It goes on; ask for it again.") from None
+            within = "" if timeout is None else f" within {told_span(timeout)}"
+            raise WaitTimeout(f"Run {self.id} has not ended{within}. It goes on; ask for it again.") from None
         return await self._value_of(outcome)
 
     async def info(self) -> RunView:
@@ -223,18 +222,9 @@ class Run(Generic[T]):
         (whole,) = await self._home.values.resolve((await self.info()).tenant, self._run_id, [text])
         return whole or "null"
 
-    async def why(self) -> reasons.Why:
+    async def why(self) -> Why:
         """What the run waits for, and who or what can move it; `str()` makes sentences of it."""
-        run = await self.info()
-        store = self._store
-        look = await store.look(self._run_id)
-        told = await self._newest_event(reasons.telling_events(run, look))
-        owners = await self._asked_owners() if reasons.waits_for_people(look) else {}
-        return reasons.explain(reasons.Seen(run, look, await store.workers(), told, await store.now(), owners))
-
-    async def _asked_owners(self) -> dict[int, Owner]:
-        views = await self._store.reviews(ReviewFilter(run_id=self._run_id, state=ReviewState.OPEN))
-        return {parse_review_id(view.review_id).wait_id: Owner(view.assignee, view.role) for view in views}
+        return await why_of(self._store, await self.info())
 
     async def signal(
         self,
@@ -397,13 +387,6 @@ class Run(Generic[T]):
     def _store(self) -> Store:
         refuse_in_workflow(f"A call for run {self.id}")
         return self._home.store
-
-    async def _newest_event(self, types: frozenset[str]) -> EventView | None:
-        newest, after = None, 0
-        while types and (page := await self._store.events(self._run_id, after, EVENTS_A_PAGE)):
-            newest = next((event for event in reversed(page) if event.type in types), newest)
-            after = page[-1].seq
-        return newest
 
     async def _kept(self, text: str) -> str:
         """The text as its row will hold it."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import secrets
+import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -122,7 +124,7 @@ class Serverless:
             settings, clock = self._app._settings, self._app._clock
             await _settled(parts, clock)
             upkeep = UpkeepLoop(parts.store, clock, settings.upkeep_ms, settings.max_crashes)
-            upkeep.change, upkeep.reaped = parts.change, parts.reaped
+            upkeep.change, upkeep.reaped, upkeep.me = parts.change, parts.reaped, _me
             report = await upkeep.make_pass()
             sealed = await self._seal(parts)
             trail = (await self._publish(parts), sealed, await self._prune(parts))
@@ -171,6 +173,11 @@ class Serverless:
         finally:
             if opened_here:
                 await app.close()
+
+
+def _me() -> str:
+    """What lines of the log call a host that is no worker, and so has no id."""
+    return f"upkeep-{socket.gethostname()}-{os.getpid()}"
 
 
 def lambda_handler(app: AppBase) -> Callable[[Mapping[str, Any], object], dict[str, Any]]:

@@ -153,7 +153,7 @@ SETTINGS = (
         "STEPFAST_BLOB_THRESHOLD",
         _number(1_024, 16 * 1024 * 1024),
         str(DEFAULT_THRESHOLD),
-        "From how many characters on a value, as JSON, is large.",
+        "A value of more characters than this, as JSON, is large.",
     ),
     Setting("STEPFAST_APP", TEXT, "", "Where the app is: `module:name` or `file.py:name`."),
     Setting("STEPFAST_TENANT", TEXT, "default", "The tenant that commands and starts without one are for."),
@@ -169,10 +169,21 @@ SETTINGS = (
         "lease / 3",
         "How often a worker says that it lives; twice per lease or more.",
     ),
-    Setting("STEPFAST_POLL", _span("poll"), "1s", "How long an idle worker waits before it looks for runs again."),
+    Setting(
+        "STEPFAST_POLL",
+        _span("poll"),
+        "1s",
+        "How long an idle worker waits before it looks for runs again. Sleeps and retries end in time all the same, "
+        "unless the worker that put the run off has left: then up to so much late.",
+    ),
     Setting("STEPFAST_UPKEEP", _span("upkeep"), "1s", "How often a worker looks after what dead ones left behind."),
     Setting("STEPFAST_GRACE", _span("grace"), "8s", "How long steps under way may take to finish when a worker stops."),
-    Setting("STEPFAST_MAX_CRASHES", _number(1), "3", "How often a run may kill its worker before it fails for good."),
+    Setting(
+        "STEPFAST_MAX_CRASHES",
+        _number(1),
+        "3",
+        "How often a run that has its worker to itself may kill it before it fails for good.",
+    ),
     Setting("STEPFAST_WORKER_ID", TEXT, "host and pid", "The label by which people recognise a worker."),
     Setting("STEPFAST_MAX_CLAIMS", _number(1), "500", "How many runs of a queue one claim takes at most."),
     Setting("STEPFAST_MAX_POLLS", _number(1), "100", "How many questions after outside work a worker asks at once."),
@@ -347,8 +358,8 @@ def _worker_settings(values: _Values) -> WorkerSettings:
     lease_ms = values.get("LEASE", usual.lease_ms)
     heartbeat_ms = values.get("HEARTBEAT", 0)
     if heartbeat_ms * 2 > lease_ms:
-        given = values.found["STEPFAST_HEARTBEAT"]
-        values.faults.append(f"{given.place} is {given.text!r}; allowed is at most half of the lease ({lease_ms} ms).")
+        lease = values.said("LEASE") or f"the lease is {usual.lease_ms // 1_000}s unless STEPFAST_LEASE says otherwise"
+        values.faults.append(f"{values.said('HEARTBEAT')}; allowed is at most half of the lease, and {lease}.")
         heartbeat_ms = 0
     return WorkerSettings(
         concurrency=values.get("CONCURRENCY", usual.concurrency),
@@ -367,6 +378,7 @@ def _worker_settings(values: _Values) -> WorkerSettings:
         max_publish=values.get("MAX_PUBLISH", usual.max_publish),
         grace_ms=values.get("GRACE", usual.grace_ms),
         retry=_retry(values),
+        heartbeat_given=values.said("HEARTBEAT"),
     )
 
 
@@ -393,6 +405,11 @@ class _Values:
 
     def get(self, name: str, default: Any) -> Any:
         return self._values.get(PREFIX + name, default)
+
+    def said(self, name: str) -> str:
+        """Where a setting was given and to what, for a message; empty if nowhere."""
+        found = self.found.get(PREFIX + name)
+        return "" if found is None else f"{found.place} is {shown(found.text)}"
 
     def _read(self, setting: Setting, found: Found | None) -> None:
         if found is None:

@@ -56,7 +56,7 @@ class Options(NamedTuple):
     tenant: str | None = None
     key: str | None = None
     queue: str | None = None
-    priority: int = 0
+    priority: int | None = None
     delay: Duration | None = None
     tags: Iterable[str] | None = None
     metadata: Mapping[str, Any] | None = None
@@ -99,9 +99,9 @@ def new_run(
         workflow=definition.name,
         version=definition.version,
         kind="workflow",
-        queue=check_text("queue", options.queue or definition.queue),
+        queue=check_text("queue", definition.queue if options.queue is None else options.queue),
         code=definition.code,
-        priority=check_whole("priority", options.priority or definition.priority, -MAX_PRIORITY, MAX_PRIORITY),
+        priority=_priority(definition.priority if options.priority is None else options.priority),
         input=text,
         digest=digest(f"{definition.name}:{text}"),
         key=check_optional_text("key", options.key),
@@ -115,6 +115,10 @@ def new_run(
         metadata=_metadata_text(options.metadata),
         definition=definition.digest,
     )
+
+
+def _priority(given: int) -> int:
+    return check_whole("priority", given, -MAX_PRIORITY, MAX_PRIORITY)
 
 
 async def pages(asked: Iterable[Awaitable[NewRun | StepfastError]]) -> AsyncIterator[list[NewRun | StepfastError]]:

@@ -189,6 +189,24 @@ async def test_a_key_of_another_command_is_refused(client):
         await other.pause(key="pause-1")
 
 
+@pytest.mark.parametrize("key", ["s1", "it's", 'say "s1"', "back\\slash\nand ü"])
+async def test_a_key_that_is_refused_is_shown_in_one_form_whatever_it_was_for(client, key):
+    run = await client.start(patient, key=key)
+    await run.signal("go", "first", key=key)
+    with pytest.raises(KeyReused) as started:
+        await client.start(say, "other", key=key)
+    with pytest.raises(KeyReused) as signalled:
+        await run.signal("go", "second", key=key)
+    for refused in (started, signalled):
+        assert str(refused.value).startswith(f"Key {key!r} of tenant 'default' ")
+
+
+async def test_each_kind_of_command_has_keys_of_its_own(client):
+    run = await client.start(patient)
+    answers = [await run.pause(key="once"), await run.resume(key="once"), await run.cancel(key="once")]
+    assert [answer.repeated for answer in answers] == [False, False, False]
+
+
 async def test_a_paused_run_is_taken_by_nobody_until_it_is_resumed(client):
     run = await client.start(say, "hello")
     await run.pause()

@@ -10,7 +10,6 @@ import pytest
 
 from stepfast import (
     Graph,
-    Invalid,
     NotFound,
     Retry,
     RunFailed,
@@ -20,7 +19,7 @@ from stepfast import (
     step,
     workflow,
 )
-from stepfast.kernel.errors import InvalidDefinition
+from stepfast.kernel.errors import InvalidDefinition, WorkflowNotFound
 from stepfast.kernel.states import RunState
 from stepfast.starts import Start
 from stepfast.worker.learning import Learner
@@ -129,7 +128,7 @@ async def test_a_tenants_template_is_started_by_that_tenant_alone(database):
         await app.register(template(use="text.whisper"), tenant="globex")
         assert await (await app.start("say", word="Hi", tenant="acme")) == "HI"
         assert await (await app.start("say", word="Hi", tenant="globex")) == "hi"
-        with pytest.raises(Invalid, match="No workflow is named 'say'"):
+        with pytest.raises(WorkflowNotFound, match="No workflow is named 'say'"):
             await app.start("say", word="Hi", tenant="initech")
 
 
@@ -139,7 +138,7 @@ async def test_many_starts_name_a_template_too(database):
         answers = await app.start_many([Start("say", word="a", tenant="acme"), Start("say", word="b")])
         assert answers[0].run is not None
         assert await answers[0].run == "A"
-        assert isinstance(answers[1].error, Invalid)
+        assert isinstance(answers[1].error, WorkflowNotFound)
 
 
 async def test_a_run_tells_which_content_it_is_pinned_to(database):

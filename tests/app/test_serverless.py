@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import socket
 from dataclasses import replace
 
 import pytest
@@ -118,7 +120,7 @@ async def test_no_more_runs_are_processed_than_asked_for(client):
     assert [(await run.info()).state for run in runs].count(RunState.PENDING) == 1
 
 
-async def test_upkeep_gives_back_what_a_dead_worker_held(database):
+async def test_upkeep_gives_back_what_a_dead_worker_held(database, caplog):
     begun = asyncio.Event()
 
     @step
@@ -140,6 +142,9 @@ async def test_upkeep_gives_back_what_a_dead_worker_held(database):
         await execute(database, "update stepfast.worker set seen_at = 0, lease_ms = 100")
         assert (await host.upkeep()).stale_released == 1
         assert (await run.info()).worker_id is None
+    by = {record.msg.event: record.msg.fields for record in caplog.records if record.name == "stepfast.upkeep"}
+    me = f"upkeep-{socket.gethostname()}-{os.getpid()}"
+    assert (by["worker_buried"]["buried_by"], by["runs_recovered"]["worker_id"]) == (me, me)
 
 
 async def has_beaten(app) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stepfast import Invalid, Start, step, workflow
-from stepfast.kernel.errors import KeyReused
+from stepfast.kernel.errors import KeyReused, WorkflowNotFound
 from stepfast.stores.sqlite.store import SqliteStore
 from tests.support.apps import app_on
 
@@ -20,9 +20,13 @@ async def doubled(number: int) -> int:
     return await double(number)
 
 
+@workflow(priority=5)
+async def pressing() -> None: ...
+
+
 @pytest.fixture
 async def app(database):
-    async with app_on(database, [doubled], worker=False) as app:
+    async with app_on(database, [doubled, pressing], worker=False) as app:
         yield app
 
 
@@ -58,6 +62,35 @@ async def test_a_key_with_another_body_refuses_that_request_and_no_other(app):
 async def test_arguments_that_do_not_fit_refuse_that_request_and_no_other(app):
     answers = await app.start_many([Start(doubled, "many"), Start(doubled, 2)])
     assert [(answer.is_new, isinstance(answer.error, Invalid)) for answer in answers] == [(False, True), (True, False)]
+
+
+async def test_a_name_that_nothing_has_refuses_that_request_and_no_other(app):
+    answers = await app.start_many([Start("ghost"), Start(doubled, 2)])
+    assert [(answer.is_new, type(answer.error)) for answer in answers] == [
+        (False, WorkflowNotFound),
+        (True, type(None)),
+    ]
+
+
+PRIORITIES = {
+    "none": ({}, 5),
+    "None": ({"priority": None}, 5),
+    "zero": ({"priority": 0}, 0),
+    "other": ({"priority": -1}, -1),
+}
+
+
+@pytest.mark.parametrize(("options", "stored"), PRIORITIES.values(), ids=PRIORITIES)
+async def test_a_start_has_the_workflows_priority_unless_it_names_one(app, options, stored):
+    one = await app.start(pressing, **options)
+    [many] = await app.start_many([Start(pressing, **options)])
+    assert [(await run.info()).priority for run in (one, many.run)] == [stored, stored]
+
+
+@pytest.mark.parametrize("priority", [False, "high", 0.0])
+async def test_a_priority_that_is_no_whole_number_is_refused(app, priority):
+    with pytest.raises(Invalid, match="priority"):
+        await app.start(pressing, priority=priority)
 
 
 async def test_any_number_is_taken_from_an_iterator(app):

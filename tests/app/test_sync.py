@@ -12,6 +12,7 @@ from stepfast import RunFailed, RunState, Start, StepfastError, WaitTimeout, Wro
 from stepfast.app import Stepfast
 from stepfast.doors import Doors
 from stepfast.executors import Executors
+from stepfast.kernel.errors import WorkflowNotFound
 from stepfast.letters import DeadLetters
 from stepfast.library import Workflows
 from stepfast.queues import Queues
@@ -27,6 +28,10 @@ async def patient() -> str:
     return await receive("go", str)
 
 
+@workflow(priority=5)
+async def pressing() -> None: ...
+
+
 @pytest.fixture
 def url(database):
     return database
@@ -34,13 +39,22 @@ def url(database):
 
 @pytest.fixture
 def app(url):
-    with sync.Stepfast(url, workflows=[say, patient], worker=QUICK) as app:
+    with sync.Stepfast(url, workflows=[say, patient, pressing], worker=QUICK) as app:
         yield app
 
 
 def test_a_run_is_started_and_awaited(app):
     run = app.start(say, "hello", key="one")
     assert (run.result(timeout="30s"), run.info().state) == ("hello", RunState.COMPLETED)
+
+
+def test_a_workflow_that_is_not_there_is_not_found(app):
+    with pytest.raises(WorkflowNotFound, match="No workflow is named 'ghost'"):
+        app.start("ghost")
+
+
+def test_a_start_may_take_a_workflows_priority_away(app):
+    assert [app.start(pressing, **options).info().priority for options in ({}, {"priority": 0})] == [5, 0]
 
 
 def test_a_run_is_commanded(app):
@@ -68,8 +82,8 @@ def test_pages_are_an_iterator(app):
 
 def test_errors_come_through(app):
     run = app.start(patient)
-    with pytest.raises(WaitTimeout):
-        run.result(timeout="10ms")
+    with pytest.raises(WaitTimeout, match=r"has not ended within 0\.01 s\. It goes on"):
+        run.result(timeout=0.01)
     with pytest.raises(StepfastError, match="not found"):
         app.get("01932f5e-7c1b-7d3a-9c56-0d4f6b8a1e22").info()
 
@@ -176,3 +190,8 @@ def test_every_name_of_a_door_has_its_blocking_form(tmp_path, door):
     names = {name for name in dir(theirs) if not name.startswith("_")}
     assert names <= set(dir(ours))
     assert not [name for name in names if inspect.iscoroutinefunction(getattr(ours, name))]
+
+
+async def test_it_can_be_used_where_an_event_loop_runs_as_in_a_notebook(url):
+    with sync.Stepfast(url, workflows=[say], worker=QUICK) as app:
+        assert app.start(say, "hello").result(timeout="30s") == "hello"

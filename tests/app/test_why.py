@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
-from stepfast import NotFound, Retry, RunFailed, RunState, receive, sleep, step, workflow
+from stepfast import Later, NotFound, Retry, RunFailed, RunState, each, receive, sleep, step, workflow
 from tests.support.apps import app_on
-from tests.support.following import state_of
+from tests.support.following import state_of, told, until
 from tests.support.workflows import say
 
 
@@ -37,7 +38,27 @@ async def broken() -> None:
     await break_down()
 
 
-WORKFLOWS = [say, patient, sleeper, parent, broken]
+@step(queue="gpu")
+async def paint_on_gpu(number: int = 0) -> str:
+    return "painted"
+
+
+@workflow
+async def painter() -> str:
+    return await paint_on_gpu()
+
+
+@workflow
+async def gallery() -> str:
+    return await painter()
+
+
+@workflow
+async def painters() -> int:
+    return len(await each(paint_on_gpu, range(150)))
+
+
+WORKFLOWS = [say, patient, sleeper, parent, broken, painter, gallery, painters]
 
 
 @pytest.fixture
@@ -92,6 +113,69 @@ async def test_a_paused_run_says_who_paused_it(client):
     await run.pause(actor="carl", reason="stock check")
     why = str(await run.why())
     assert ("paused by carl" in why, ": stock check" in why) == (True, True)
+
+
+async def test_a_paused_run_does_not_ask_for_a_signal_that_has_come(app):
+    run = await app.start(patient)
+    await state_of(run, RunState.WAITING)
+    await run.pause(actor="ann")
+    assert "`stepfast runs signal" in str(await run.why())
+    await run.signal("go", "now")
+    paused, come = (await run.why()).reasons
+    assert f"`stepfast runs resume {run.id}`" in paused.moved_by
+    assert str(come) == "Signal 'go' has come. The run goes on from there when it is resumed."
+    await run.resume()
+    assert await run.result(timeout="30s") == "now"
+
+
+async def test_a_run_that_was_handed_back_does_not_ask_for_a_signal_that_has_come(database):
+    away: list[str] = []
+
+    @workflow
+    async def fitful() -> str:
+        if away:
+            raise Later("1h")
+        return await receive("go", str)
+
+    async with app_on(database, [fitful]) as app:
+        run = await app.start(fitful)
+        await state_of(run, RunState.WAITING)
+        away.append("the bank")
+        await run.signal("go", "now")
+        await told(run, "handed_back")
+        said = str(await run.why())
+    assert "Signal 'go' has come. The run goes on from there when it is tried again." in said
+    assert "`stepfast runs signal" not in said
+
+
+async def test_a_run_names_what_keeps_its_step_in_another_queue_from_being_done(client):
+    run = await client.start(painter)
+    async with client.worker(queues=["default"]):
+        await state_of(run, RunState.WAITING)
+        waits, stuck = (await run.why()).reasons
+        assert (waits.kind, stuck.kind) == ("children", "queue")
+        assert "cannot move: No live worker that has executor paint_on_gpu serves queue gpu." in stuck.text
+        assert stuck.moved_by == "Start one with `stepfast worker --queues gpu`."
+        async with client.worker(queues=["gpu"]):
+            assert await run.result(timeout="30s") == "painted"
+
+
+async def test_a_run_names_what_keeps_the_step_of_its_child_from_being_done(client):
+    run = await client.start(gallery)
+    async with client.worker(queues=["default"]):
+        await until(partial(names_the_queue, run))
+
+
+async def names_the_queue(run) -> bool:
+    return "serves queue gpu. Start one with" in str(await run.why())
+
+
+async def test_of_many_children_that_nobody_can_take_one_is_named(client):
+    run = await client.start(painters)
+    async with client.worker(queues=["default"]):
+        await state_of(run, RunState.WAITING)
+        (_, stuck) = (await run.why()).reasons
+    assert "and 99 more like it, cannot move" in stuck.text
 
 
 async def test_a_failed_run_says_with_what(app):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import os
@@ -116,6 +117,36 @@ async def test_a_run_goes_on_when_its_blob_is_back(database, tmp_path):
         file.write_bytes(content)
         assert await run.result(timeout="30s") == BIG
     assert ran["make"] == 1
+
+
+async def test_a_run_may_be_taken_away_while_it_is_handed_back_for_a_missing_blob(database, monkeypatch):
+    putting_off, go_on, complaints = asyncio.Event(), asyncio.Event(), []
+    put_off = execution.Execution._put_off
+
+    async def put_off_slowly(self, reason):
+        putting_off.set()
+        await go_on.wait()
+        await put_off(self, reason)
+
+    monkeypatch.setattr(execution.Execution, "_put_off", put_off_slowly)
+    stopped = asyncio.Event()
+    let_go = execution.Execution.stop
+
+    def stop_and_tell(self, reason):
+        let_go(self, reason)
+        asyncio.get_running_loop().call_soon(asyncio.get_running_loop().call_soon, stopped.set)
+
+    monkeypatch.setattr(execution.Execution, "stop", stop_and_tell)
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
+    async with app_with(database, [make_and_wait], "database") as app:
+        run = await parked(app)
+        await execute(database, f"delete from stepfast.blob where run_id = '{run.id}'")
+        await run.signal("go")
+        await putting_off.wait()
+        await run.cancel()
+        await stopped.wait()
+        go_on.set()
+    assert complaints == []
 
 
 async def test_a_blob_that_stays_away_is_asked_for_ever_more_rarely_and_named(database, monkeypatch):

@@ -10,6 +10,7 @@ from typing import Any
 from stepfast import Retry, Stepfast, receive, step, workflow
 
 HOSTILE = "no card\x1b[31m [bold]left[/bold]\u202e"
+SHOWN_HOSTILE = "no card\\x1b[31m [bold]left[/bold]\\u202e"
 
 
 @step
@@ -20,7 +21,7 @@ async def charge(order: str, cents: int) -> str:
 @step(retry=Retry(attempts=1))
 async def refuse(unless: str) -> str:
     if not Path(unless).exists():
-        raise ValueError(HOSTILE)
+        raise ValueError(HOSTILE) from LookupError("no such card")
     return "mended"
 
 
@@ -33,6 +34,30 @@ async def checkout(order: str, cents: int = 100) -> str:
 async def failing(unless: str = "absent") -> str:
     await charge("before", 1)
     return await refuse(unless)
+
+
+@workflow
+async def forgiving() -> str:
+    try:
+        return await refuse("absent")
+    except ValueError:
+        return "forgiven"
+
+
+def sink_deeper(left: int) -> None:
+    # Two functions by turns: Python counts equal frames in place of showing each.
+    return sink_on(left - 1)
+
+
+def sink_on(left: int) -> None:
+    if left <= 0:
+        raise RuntimeError("bottom")
+    return sink_deeper(left)
+
+
+@workflow
+async def sinking() -> None:
+    sink_deeper(60)
 
 
 @workflow

@@ -27,6 +27,16 @@ async def test_a_fact_is_noted_as_json_or_else_as_text(office, run_id, text, val
     assert (noted["name"], noted["value"]) == ("quality", value)
 
 
+async def test_a_number_too_long_to_be_read_is_not_taken_as_text(office, run_id):
+    done = await office("runs", "annotate", run_id, "digits", "1" * 5_000)
+    assert (done.code, "The value has a whole number of 5,000 digits" in done.err) == (2, True)
+
+
+async def test_a_value_is_shown_as_it_is_stored_everywhere_else(office, run_id):
+    await office("runs", "annotate", run_id, "by", '{"who": ["Zoé", 1]}')
+    assert '{"who":["Zoé",1]}' in (await office("runs", "annotations", run_id)).out
+
+
 async def test_a_fact_is_noted_of_a_step_by_somebody_for_a_reason(office, run_id):
     said = ["--step", "1", "--scope", "invoice", "--actor", "ann", "--reason", "spot check"]
     await office("runs", "annotate", run_id, "seen", "true", *said)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 
@@ -59,8 +60,9 @@ def test_a_database_without_a_schema_is_told_of(postgres_url):
     assert (done.stderr.startswith("E-STORE-002: "), "stepfast migrate" in done.stderr) == (True, True)
 
 
-def test_a_database_that_cannot_be_reached_is_told_of_without_its_password():
-    done = stepfast("runs", "list", "--database", "postgresql://me:secret@localhost:1/absent")
+@pytest.mark.parametrize("port", [1, 99_999])
+def test_a_database_that_cannot_be_reached_is_told_of_without_its_password(port):
+    done = stepfast("runs", "list", "--database", f"postgresql://me:secret@localhost:{port}/absent")
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert (done.stderr.startswith("E-STORE-001: "), "secret" in done.stderr) == (True, False)
 
@@ -147,6 +149,14 @@ async def test_migrate_prints_sql_that_makes_a_database_ready(postgres_url):
     await connection.execute(script)
     await connection.close()
     assert await works(postgres_url)
+
+
+def test_the_sql_for_sqlite_makes_a_file_ready_by_the_sqlite_of_the_system(tmp_path):
+    database = f"sqlite:///{tmp_path}/app.db"
+    with sqlite3.connect(tmp_path / "app.db") as connection:
+        connection.executescript(stepfast("migrate", "--sql", "--database", database).stdout)
+    connection.close()
+    assert stepfast("migrate", "--database", database).stdout.endswith("is up to date.\n")
 
 
 def test_migrate_with_sql_changes_nothing(tmp_path):

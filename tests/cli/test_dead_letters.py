@@ -6,7 +6,7 @@ import pytest
 
 from stepfast import RunState
 from tests.cli.invoking import OFFICE
-from tests.cli.office import HOSTILE, asking, failing
+from tests.cli.office import HOSTILE, SHOWN_HOSTILE, asking, failing
 
 
 @pytest.fixture
@@ -44,17 +44,42 @@ async def test_dead_letters_can_be_chosen(letters, office):
             ("--workflow", "failing"),
             ("--workflow", "other"),
             ("--step", "refuse#1"),
+            ("--step", "refuse"),
+            ("--step", "fuse"),
             ("--error", "builtins:KeyError"),
             ("--since", "1h"),
             ("--tenant", "acme"),
         )
     ]
-    assert [len(runs) for runs in chosen] == [2, 0, 2, 0, 2, 0]
+    assert [len(runs) for runs in chosen] == [2, 0, 2, 2, 0, 0, 2, 0]
 
 
 async def test_a_dead_letter_is_shown_with_its_error(letters, office):
     shown = await office.json("dead-letters", "show", letters[0].id)
     assert (shown["step"], shown["error_type"], shown["message"]) == ("refuse#1", "builtins:ValueError", HOSTILE)
+
+
+async def test_a_dead_letter_has_traceback_and_cause_as_its_run_has(letters, office):
+    shown = await office.json("dead-letters", "show", letters[0].id)
+    assert shown["error"] == (await office.json("runs", "show", letters[0].id))["error"]
+    assert (shown["error"]["cause"]["message"], "in refuse" in shown["error"]["traceback"]) == ("no such card", True)
+
+
+async def test_a_dead_letter_is_shown_with_traceback_and_cause_below_the_table(letters, office):
+    done = await office("dead-letters", "show", letters[0].id)
+    _, _, below = done.out.partition("\nError of the run: ")
+    assert below.startswith(f"ValueError: {SHOWN_HOSTILE}\ncaused by LookupError: no such card\n\nTraceback (most")
+    assert ("in refuse" in below, [mark for mark in "\x1b\u202e" if mark in done.out]) == (True, [])
+
+
+async def test_a_dead_letter_of_an_earlier_generation_has_the_error_of_that(letters, office):
+    await office("dead-letters", "replay", letters[0].id)
+    assert (await office.json("dead-letters", "show", letters[0].id))["error"]["message"] == HOSTILE
+    assert (await office.json("runs", "show", letters[0].id))["error"] is None
+
+
+async def test_the_errors_of_dead_letters_are_not_listed(letters, office):
+    assert "error" not in (await office.json("dead-letters", "list"))["items"][0]
 
 
 async def test_a_run_that_is_no_dead_letter_is_not_found(client, office):

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import shutil
+import tempfile
+from pathlib import Path
 
+import apsw
 import asyncpg
 import pytest
 
@@ -20,8 +25,10 @@ from stepfast.stores.sqlite import health
 from stepfast.tokens import fresh_keys
 from tests.cli.invoking import Office, invoke
 from tests.cli.office import WORKFLOWS, asking
-from tests.support.apps import app_on
-from tests.support.roles import granted
+from tests.faults.server import own_server
+from tests.support.apps import app_on, migrated
+from tests.support.rights import without_rights
+from tests.support.roles import granted, role_of
 from tests.support.sql import execute, tamper
 
 SOUND = Health("a server", 3, 3, (), None, None)
@@ -61,6 +68,70 @@ async def test_a_role_that_could_change_events_is_told_of(migrated_postgres_url)
 async def test_a_role_that_was_let_in_is_well(migrated_postgres_url, kind):
     async with granted(migrated_postgres_url, kind) as url:
         assert (await examined(Office(url)))["trail"][0] == "ok"
+
+
+async def test_a_role_that_runs_engines_can_write_and_one_that_reads_is_told_of(migrated_postgres_url):
+    async with granted(migrated_postgres_url, RoleKind.ENGINE) as url:
+        assert (await examined(Office(url)))["writing"][0] == "ok"
+    async with granted(migrated_postgres_url, RoleKind.READER) as url:
+        level, text = (await examined(Office(url)))["writing"]
+        assert (level, f"Role '{role_of(url)}' lacks rights" in text) == ("warn", True)
+
+
+@pytest.mark.parametrize("taken", ["delete on stepfast.task", "execute on all functions in schema stepfast"])
+async def test_a_role_that_lacks_one_right_of_many_is_told_of(migrated_postgres_url, taken):
+    async with granted(migrated_postgres_url, RoleKind.ENGINE) as url:
+        await execute(migrated_postgres_url, f"revoke {taken} from {role_of(url)}")
+        assert (await examine(url)).reader == role_of(url)
+
+
+async def test_a_database_that_takes_no_writes_is_a_failure(migrated_postgres_url):
+    session = await asyncpg.connect(migrated_postgres_url)
+    name = await session.fetchval("select current_database()")
+    await session.execute(f'alter database "{name}" set default_transaction_read_only = on')
+    level, text = (await examined(Office(migrated_postgres_url), code=1))["writing"]
+    assert (level, "default_transaction_read_only is on" in text) == ("fail", True)
+    await session.close()
+
+
+async def test_a_standby_is_a_failure_that_names_the_primary():
+    with own_server() as server:
+        await migrated(server.url)
+        await asyncio.to_thread(server.become_standby)
+        level, text = (await examined(Office(server.url), code=1))["writing"]
+    assert (level, "standby" in text, "Name the primary" in text) == ("fail", True, True)
+
+
+@pytest.fixture
+def folder():
+    """A folder that everybody may look into."""
+    folder = Path(tempfile.mkdtemp(prefix="stepfast-"))
+    folder.chmod(0o755)
+    yield folder
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """What stands there, but for where its readers are."""
+    return {file.name: file.read_bytes() for file in folder.iterdir() if not file.name.endswith("-shm")}
+
+
+@pytest.mark.parametrize("guarded", ["app.db", "app.db.next", "."])
+async def test_a_file_that_cannot_be_written_is_a_failure_and_stays_as_it_is(folder, guarded):
+    await invoke("migrate", "--database", f"sqlite:///{folder}/app.db")
+    # A reader keeps the files beside it there, without which nobody could read it in such a folder.
+    reader = apsw.Connection(str(folder / "app.db"))
+    reader.execute("begin; select count(*) from run")
+    allowed = dict.fromkeys((folder, *folder.iterdir()), 0o777) | {folder / guarded: 0o555}
+    for each, mode in allowed.items():
+        each.chmod(mode)
+    before = contents(folder)
+    with without_rights():
+        level, text = (await examined(Office(f"sqlite:///{folder}/app.db"), code=1))["writing"]
+    assert contents(folder) == before
+    reader.close()
+    assert (level, f"{folder / guarded} cannot be written" in text, "Allow writing" in text) == ("fail", True, True)
 
 
 async def test_people_get_a_line_for_each_check(client, office):
@@ -197,6 +268,9 @@ async def test_the_oldest_transaction_is_named_by_its_process(postgres_url):
 
 CHECKED = {
     "a weak setting": (checks.durability, SOUND._replace(weaknesses=(Weakness("fsync is off", "Set it."),)), "warn"),
+    "what takes no writes": (checks.writing, SOUND._replace(read_only=Weakness("It is", "Move it.")), "fail"),
+    "a role that reads": (checks.writing, SOUND._replace(reader="ann"), "warn"),
+    "what can be written": (checks.writing, SOUND, "ok"),
     "no weak setting": (checks.durability, SOUND, "ok"),
     "an old schema": (checks.schema, SOUND._replace(schema=2), "fail"),
     "no schema": (checks.schema, SOUND._replace(schema=0), "fail"),

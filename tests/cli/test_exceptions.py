@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import pytest
 
-from stepfast import RunFailed, RunState
+from stepfast import RunFailed, RunState, receive, step, workflow
 from tests.cli.desk import HOSTILE, WORKFLOWS, drafting, sending
 from tests.cli.invoking import Office
 from tests.support.apps import app_on
-from tests.support.following import state_of
+from tests.support.following import state_of, until
 
 
 @pytest.fixture
@@ -50,6 +53,39 @@ def is_harmless(text: str) -> bool:
 
 async def test_items_are_listed_newest_first(failed, office):
     assert await listed(office) == [f"{run.id}.failed:1" for run in reversed(failed)]
+
+
+def changing(name: str) -> Any:
+    """A workflow of one step, whose name the code goes by."""
+
+    @step(name=name)
+    async def only() -> None:
+        """Nothing that anybody would miss."""
+
+    @workflow(name="changing")
+    async def code() -> str:
+        await only()
+        return await receive("go", str)
+
+    return code
+
+
+async def test_the_item_of_a_run_that_no_code_fits_names_the_way_out(database, desk, office):
+    async with app_on(database, [first := changing("first")]) as app:
+        run = await app.start(first)
+        await state_of(run, RunState.WAITING)
+        await run.signal("go", "x")
+        await run.result(timeout="30s")
+        await run.rollback("first#1")
+    await desk.get(run.id).resume()
+    await desk.get(run.id).signal("go", "y")
+    async with app_on(database, [changing("other")]):
+        item = f"{run.id}.blocked:{(await desk.get(run.id).info()).generation}"
+        await until(partial(listed, office, "--kind", "blocked"))
+        done = await office("exceptions", "show", item)
+    assert (done.code, f"`stepfast runs rollback {run.id} --to STEP`" in done.err) == (0, True)
+    refused = await office("exceptions", "resolve", item)
+    assert (refused.code, f"`stepfast runs resume {run.id}`" in refused.err) == (4, True)
 
 
 async def test_a_list_for_people_steers_no_terminal(failed, waiting, office):

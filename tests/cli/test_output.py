@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from stepfast import Stepfast
+from stepfast.cli.printing import UNCUT, print_table
 from tests.cli.office import WORKFLOWS, asking
 from tests.cli.processes import ROOT, environment, stepfast
 
@@ -49,3 +52,11 @@ def test_a_character_that_the_terminal_lacks_is_written_as_its_number(database):
     run_id = done.stdout.split('"')[5]
     done = stepfast("runs", "show", run_id, "--database", database, PYTHONIOENCODING="ascii")
     assert (done.returncode, "gr\\xf6\\xdfe" in done.stdout) == (0, True)
+
+
+def test_a_line_of_a_table_on_a_terminal_ends_with_its_text():
+    written = StringIO()
+    terminal = Console(file=written, force_terminal=True, width=UNCUT)
+    print_table(("level", "found"), [("ok", "short"), ("warn", "what is longer than all else")], to=terminal)
+    lines = written.getvalue().splitlines()
+    assert (len(lines), [line for line in lines if line.endswith(" ")]) == (3, [])

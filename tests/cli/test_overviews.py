@@ -32,6 +32,14 @@ async def test_a_queue_is_shown_with_its_workers(database, client, office):
     assert ([worker["label"] for worker in shown["workers"]], "clerk" in done.out) == (["clerk"], True)
 
 
+async def test_a_queue_without_runs_that_nobody_serves_is_a_word_on_stderr(client, office):
+    done = await office("queues", "show", "nope")
+    assert (done.code, done.out) == (0, "")
+    assert done.err.startswith("Queue nope has no open runs, and no worker serves it.")
+    shown = await office.json("queues", "show", "nope")
+    assert (shown["ready"], shown["running"], shown["workers"]) == (0, 0, [])
+
+
 async def test_no_queues_are_a_word_on_stderr(office):
     done = await office("queues", "list")
     assert (done.out, done.err.startswith("No queues")) == ("", True)

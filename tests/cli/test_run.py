@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from stepfast import Stepfast
 from tests.cli.invoking import Done, invoke
 from tests.cli.office import HOSTILE
 from tests.cli.processes import ROOT, environment, running
@@ -136,10 +137,18 @@ async def test_ctrl_c_gives_the_run_back(database):
     assert (shown["ended_at"], shown["worker_id"], shown["crashes"]) == (None, None, 0)
 
 
+async def test_ctrl_c_before_the_run_is_stored_speaks_of_no_run(database, file, monkeypatch):
+    async def interrupted(self: Stepfast, *args: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Stepfast, "start", interrupted)
+    done = await run(database, file)
+    assert (done.code, done.out, "given back" in done.err) == (130, "", False)
+
+
 MISTAKES = {
     "no file": ("absent.py", "absent.py cannot be imported"),
-    "several workflows": (OFFICE, "has several workflows (asking, billing, checkout, failing)"),
-    "a wrong name": (f"{OFFICE}:chekout", "Did you mean 'checkout'?"),
+    "several workflows": (OFFICE, "has several workflows (asking, billing, checkout, failing, forgiving, sinking)"),
     "no workflow": ("tests.support.empty", "has no workflow"),
 }
 
@@ -149,6 +158,12 @@ async def test_a_target_that_names_no_workflow_is_refused(tmp_path, target, comp
     done = await run(f"sqlite:///{tmp_path}/app.db", target)
     assert (done.code, done.out, complaint in done.err) == (2, "", True), done.err
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_workflow_that_a_file_does_not_have_is_not_found_and_the_nearest_is_named(tmp_path):
+    done = await run(f"sqlite:///{tmp_path}/app.db", f"{OFFICE}:chekout")
+    assert (done.code, done.out, "Did you mean 'checkout'?" in done.err) == (3, "", True), done.err
+    assert (done.err.startswith("E-VAL-006"), list(tmp_path.iterdir())) == (True, [])
 
 
 async def test_a_file_that_ends_its_process_when_it_is_imported_is_refused(tmp_path):

@@ -69,7 +69,8 @@ async def test_a_rehearsal_that_fails_tells_which_steps_have_no_mock(file, tmp_p
 async def test_a_template_may_be_named_with_its_workflow(file):
     assert (await invoke("run", f"{file}:rehearsed", '{"name": "ann"}', "--dry-run")).json == "MOCKED"
     done = await invoke("run", f"{file}:other", '{"name": "ann"}', "--dry-run")
-    assert (done.code, "has no workflow 'other'. It has: rehearsed." in done.err) == (2, True)
+    assert (done.code, "E-VAL-006: " in done.err) == (3, True)
+    assert "has no workflow 'other'. It has: rehearsed." in done.err
 
 
 async def test_only_templates_are_rehearsed(tmp_path):

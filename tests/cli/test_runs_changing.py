@@ -6,10 +6,12 @@ import os
 import pty
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from stepfast import RunState, StoreUnavailable, bulk
+from stepfast.cli import changing
 from stepfast.parts import Parts
 from tests.cli.invoking import OFFICE, invoke
 from tests.cli.office import asking, checkout, failing
@@ -206,7 +208,30 @@ async def test_a_step_needs_its_run():
     assert (done.code, "Name the run" in done.err) == (2, True)
 
 
+@pytest.mark.parametrize("option", [["--all"], ["--workflow", "checkout"], ["--limit", "3"]], ids=" ".join)
+async def test_a_rollback_offers_no_filters_for_it_takes_named_runs_alone(option):
+    done = await invoke("runs", "rollback", *option, "--to", "waiting", "--database", "sqlite:///unused.db")
+    offered = await invoke("runs", "rollback", "--help")
+    assert (done.code, "No such option" in done.err, f" {option[0]} " in offered.out) == (2, True, False)
+
+
+async def test_a_rollback_needs_a_run():
+    done = await invoke("runs", "rollback", "--to", "waiting", "--database", "sqlite:///unused.db")
+    assert (done.code, "Missing argument 'RUN...'" in done.err) == (2, True)
+
+
 ANSWERS = {"yes": ("y\n", 0, RunState.CANCELLED), "no": ("n\n", 1, RunState.PENDING)}
+
+
+async def test_ctrl_c_at_the_question_changes_nothing(client, office, monkeypatch):
+    def interrupted(*args: object) -> str:
+        raise KeyboardInterrupt
+
+    run = await client.start(asking)
+    monkeypatch.setattr(changing, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+    monkeypatch.setattr("click.termui._readline_prompt", interrupted)
+    done = await office("runs", "cancel", "--workflow", "asking")
+    assert (done.code, (await run.info()).state) == (130, RunState.PENDING)
 
 
 @pytest.mark.parametrize(("answer", "code", "state"), ANSWERS.values(), ids=ANSWERS)

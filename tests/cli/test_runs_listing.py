@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stepfast.kernel.numbers import MAX_NUMBER
 from tests.cli.office import asking, checkout
 
 
@@ -94,6 +95,13 @@ async def test_all_tenants_are_seen_when_asked_for(client, office):
     await client.start(checkout, "b", tenant="acme")
     items = (await office.json("runs", "list", "--all-tenants"))["items"]
     assert [item["tenant"] for item in items] == ["acme", "default"]
+
+
+async def test_too_large_a_limit_is_told_of_as_it_was_given(office):
+    for command in (["runs", "list"], ["runs", "cancel", "--all"], ["dead-letters", "list"], ["audit", "list"]):
+        done = await office(*command, "--limit", "9" * 20)
+        assert (done.code, done.err.startswith(f"E-VAL-001: limit is {'9' * 20}; ")) == (2, True), command
+    assert (await office("runs", "list", "--limit", str(MAX_NUMBER - 1))).code == 0
 
 
 async def test_no_runs_are_a_word_on_stderr_and_nothing_on_stdout(office):

@@ -94,11 +94,6 @@ async def test_rollback_to_an_event_goes_by_its_number(worker, office):
     assert all(each.superseded_by == 2 for each in await run.steps())
 
 
-async def test_rollback_of_no_run_is_a_usage_error(worker, office):
-    done = await office("runs", "rollback", "--to", "a", "--all")
-    assert (done.code, "Name the run." in done.err) == (2, True)
-
-
 async def test_skip_gives_the_output_of_a_step(worker, office):
     run = await failed(worker, "b")
     done = await office("runs", "skip", run.id, "b", '"by hand"', "--reason", "done on paper")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
-from tests.cli.office import HOSTILE, WORKFLOWS, asking, checkout, failing
+from stepfast import Retry, step, workflow
+from tests.cli.office import HOSTILE, SHOWN_HOSTILE, WORKFLOWS, asking, checkout, failing, forgiving, sinking
 from tests.support.apps import app_on
+from tests.support.following import told
 
 UNKNOWN = "01932f5e-7c1b-7d3a-9c56-0d4f6b8a1e22"
 
@@ -34,11 +37,100 @@ async def test_a_run_in_json_has_its_steps_and_errors_whole(failed, office):
     assert (shown["steps"][0]["value"], shown["error"]["message"]) == ("1 for before", HOSTILE)
 
 
+@step(retry=Retry(attempts=3, base="1ms"))
+async def knock() -> None:
+    raise ValueError("nobody in")
+
+
+@step(retry=Retry(attempts=2, base="1h"))
+async def ring() -> None:
+    raise ValueError("no answer")
+
+
+@workflow
+async def visiting() -> None:
+    await knock()
+
+
+@workflow
+async def calling() -> None:
+    await ring()
+
+
+def states(out: str, name: str) -> list[str]:
+    """What the lines of a step say of its attempts."""
+    lines = [line for line in out.splitlines() if f" {name}#1 " in line]
+    return [re.split(r" {2,}", line)[3] for line in lines]
+
+
+async def test_an_attempt_that_failed_before_another_is_not_called_pending(database, client, office):
+    async with app_on(database, [visiting]) as app:
+        run = await app.start(visiting)
+        with pytest.raises(Exception, match="failed with"):
+            await run.result(timeout="30s")
+    done = await office("runs", "show", run.id)
+    assert states(done.out, "knock") == ["failed, tried again", "failed, tried again", "failed"]
+
+
+async def test_an_attempt_whose_next_one_is_to_come_says_so_until_the_run_has_ended(database, client, office):
+    async with app_on(database, [calling]) as app:
+        run = await app.start(calling)
+        await told(run, "waiting")
+    done = await office("runs", "show", run.id)
+    assert states(done.out, "ring") == ["failed, to be tried again"]
+    await client.get(run.id).cancel()
+    done = await office("runs", "show", run.id)
+    assert states(done.out, "ring") == ["failed, not tried again"]
+
+
+async def test_the_tags_of_a_run_are_shown(client, office):
+    run = await client.start(checkout, "a", tags=["red", "blue"])
+    assert (await run.info()).tags == ("blue", "red")
+    assert (await office.json("runs", "show", run.id))["tags"] == ["blue", "red"]
+    assert (await office.json("runs", "list"))["items"][0]["tags"] == ["blue", "red"]
+    assert "blue, red" in (await office("runs", "show", run.id)).out
+
+
 @pytest.mark.parametrize("command", ["show", "events", "why", "watch"])
 async def test_what_a_value_holds_cannot_steer_the_terminal(failed, office, command):
     done = await office("runs", command, failed.id)
     assert [character for character in "\x1b\u202e" if character in done.out + done.err] == []
     assert "[bold]left[/bold]" in done.out
+
+
+async def test_a_failed_run_is_shown_with_traceback_and_cause_below_the_table(failed, office):
+    done = await office("runs", "show", failed.id)
+    table, _, below = done.out.partition("\nError of the run: ")
+    assert "refuse#1" in table
+    assert below.startswith(f"ValueError: {SHOWN_HOSTILE}\ncaused by LookupError: no such card\n\nTraceback (most")
+    assert [part for part in ("in failing", "in refuse", f"ValueError: {SHOWN_HOSTILE}") if part not in below] == []
+    assert below.count("Error of ") == 0
+
+
+async def test_a_failure_that_the_code_has_caught_is_shown_too(database, client, office):
+    async with app_on(database, [forgiving]) as app:
+        run = await app.start(forgiving)
+        assert await run.result(timeout="30s") == "forgiven"
+    done = await office("runs", "show", run.id)
+    assert f"\nError of step refuse#1: ValueError: {SHOWN_HOSTILE}\ncaused by LookupError: no such card\n" in done.out
+
+
+async def test_a_long_traceback_is_cut_and_says_where_the_rest_is(database, client, office):
+    async with app_on(database, [sinking]) as app:
+        run = await app.start(sinking)
+        with pytest.raises(Exception, match="failed with"):
+            await run.result(timeout="30s")
+    done = await office("runs", "show", run.id)
+    assert ("bottom" in done.out, len(done.out.splitlines()) < 200) == (True, True)
+    assert "`-o json` has all." in done.err
+    whole = (await office.json("runs", "show", run.id))["error"]
+    assert (whole["type"], whole["traceback"].count("in sink_deeper") > 0) == ("builtins:RuntimeError", True)
+
+
+async def test_a_cancelled_run_has_no_error_below_its_table(client, office):
+    run = await client.start(checkout, "a")
+    await run.cancel()
+    assert "Error of" not in (await office("runs", "show", run.id)).out
 
 
 async def test_the_beginning_of_an_id_is_enough(client, office):

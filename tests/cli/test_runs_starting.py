@@ -19,6 +19,15 @@ INPUTS = {
     "anything else is the single argument": ('"a"', {"order": "a", "cents": 100}),
 }
 
+PRESSING = """
+from stepfast import Stepfast, workflow
+
+@workflow(priority=4)
+async def pressing() -> None: ...
+
+app = Stepfast(workflows=[pressing])
+"""
+
 
 @pytest.mark.parametrize(("text", "stored"), INPUTS.values(), ids=INPUTS)
 async def test_the_input_of_a_run_is_json(office, text, stored):
@@ -49,7 +58,6 @@ BAD_INPUTS = {
     "an argument too many": ("checkout", '["a", 1, 2]', "too many positional arguments"),
     "the wrong type": ("checkout", '["a", "dear"]', "cents"),
     "no file": ("checkout", "@absent.json", "absent.json"),
-    "an unknown workflow": ("chekout", "[]", "Did you mean 'checkout'?"),
 }
 
 
@@ -59,6 +67,20 @@ async def test_a_start_that_does_not_fit_stores_nothing(office, workflow, text, 
     assert (done.code, done.out, done.err.startswith("E-VAL-001: ")) == (2, "", True)
     assert complaint in done.err
     assert (await office.json("runs", "list"))["items"] == []
+
+
+async def test_a_workflow_that_is_not_there_is_not_found_and_the_nearest_is_named(office):
+    done = await office("runs", "start", "chekout", "[]", "--app", OFFICE)
+    assert (done.code, done.out, done.err.startswith("E-VAL-006: ")) == (3, "", True)
+    assert "Did you mean 'checkout'?" in done.err
+    assert (await office.json("runs", "list"))["items"] == []
+
+
+@pytest.mark.parametrize(("options", "stored"), [([], 4), (["--priority", "0"], 0)])
+async def test_a_start_has_the_workflows_priority_unless_it_names_one(office, tmp_path, options, stored):
+    (tmp_path / "pressing_app.py").write_text(PRESSING)
+    done = await office("runs", "start", "pressing", *options, "--app", f"{tmp_path}/pressing_app.py:app")
+    assert (await office.json("runs", "show", done.out.strip())).get("priority") == stored
 
 
 async def test_a_start_keeps_what_it_is_told(office):
@@ -154,6 +176,12 @@ UNREADABLE = {"nan": "NaN", "a number of 5,000 digits": "1" * 5_000, "nested dee
 async def test_an_input_that_json_does_not_have_is_refused(office, text):
     done = await office("runs", "start", "checkout", text, "--app", OFFICE)
     assert (done.code, done.out, done.err.startswith("E-VAL-001: The input ")) == (2, "", True)
+
+
+async def test_a_number_too_long_to_be_read_is_told_of_in_words_for_the_command_line(office):
+    done = await office("runs", "start", "checkout", '{"order": -' + "1" * 5_000 + "}", "--app", OFFICE)
+    assert "The input has a whole number of 5,000 digits" in done.err
+    assert ("Write it as text" in done.err, "sys." in done.err) == (True, False)
 
 
 async def test_a_signal_keeps_its_reason(office):

@@ -9,6 +9,7 @@ import pytest
 from stepfast import RunState
 from tests.cli.processes import Pipes, stepfast, worker
 from tests.cli.shop import blocking, hanging, hanging_in_a_thread, quick, two_steps
+from tests.stores.postgres_proxies import CuttingProxy
 from tests.support.apps import app_on
 
 WORKFLOWS = [blocking, hanging, hanging_in_a_thread, quick, two_steps]
@@ -162,10 +163,23 @@ async def test_a_worker_above_its_memory_leaves(tmp_path):
         assert await process.ends() == 0
 
 
+async def test_a_worker_that_leaves_while_it_connects_leaves_without_a_complaint(migrated_postgres_url):
+    # Over TCP the driver asks for TLS first, and is stopped in the middle of that.
+    async with CuttingProxy(migrated_postgres_url).listening() as url:
+        with worker(url, "--max-memory", "1MB") as process:
+            await process.says("worker_stopped")
+            assert await process.ends() == 0
+            assert process.process.stderr is not None
+            assert process.process.stderr.read() == ""
+
+
 WITHOUT_WORKFLOWS = {
     "no app": ([], "There is no workflow to serve. Name the app with --app"),
     "no module": (["--app", "absent:app"], "absent cannot be imported: ModuleNotFoundError"),
     "no file": (["--app", "absent.py:app"], "absent.py cannot be imported: FileNotFoundError"),
+    "a path without its ending": (["--app", "../x:app"], "'../x' is neither the name of a module nor a file that"),
+    "a relative module": (["--app", "..x:app"], "'..x' is neither the name of a module nor a file that"),
+    "no place": (["--app", ":app"], "'' is neither the name of a module nor a file that"),
     "no name": (["--app", "tests.cli.shop:absent"], "tests.cli.shop:absent is nothing of that name"),
     "no app of that name": (["--app", "tests.cli.shop:quick"], "tests.cli.shop:quick is a AsyncWorkflow"),
     "an empty module": (["--app", "tests.support.empty"], "tests.support.empty knows no workflow"),

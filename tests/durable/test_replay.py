@@ -91,6 +91,28 @@ async def test_a_run_that_waited_for_code_goes_on_when_a_worker_brings_it(databa
     assert state.bodies == {"a": 1, "b": 1}
 
 
+async def test_records_of_two_codes_fit_neither_until_the_run_is_taken_back(database):
+    state = Open()
+    first, other = (version_of(names, state, waits=False) for names in (["a", "b"], ["a", "c"]))
+    run_id = await open_run(database, ["a", "b"], state)
+    async with app_on(database, [other]) as app:
+        await until(app, run_id, RunState.WAITING)
+    assert state.bodies == {"a": 1, "b": 1, "c": 1}
+    async with app_on(database, [first]) as app:
+        run = app.get(run_id)
+        async with asyncio.timeout(60):
+            while "c#1; before them the last to end was b#1" not in (said := str(await run.why())):
+                pass
+        assert (f"`stepfast runs rollback {run_id} --to STEP`" in said, f"runs resume {run_id}`" in said) == (
+            True,
+            True,
+        )
+        await run.rollback("b#1")
+        await run.resume()
+        assert await run.result(timeout="30s") == ["a", "b"]
+    assert state.bodies == {"a": 1, "b": 1, "c": 1}
+
+
 async def test_other_arguments_for_a_recorded_step_leave_the_run_waiting_for_code(database):
     bodies, reached, let_go = Bodies(), asyncio.Event(), asyncio.Event()
 

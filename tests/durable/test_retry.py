@@ -124,6 +124,26 @@ async def test_attempts_before_a_change_of_worker_count(database):
     assert bodies["fragile"] == 2
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, GeneratorExit, SystemExit])
+@pytest.mark.parametrize(("on", "tries"), [((Exception,), 1), ((BaseException,), 3)], ids=["unnamed", "named"])
+async def test_what_is_no_exception_is_tried_again_only_if_the_policy_names_it(database, error, on, tries):
+    bodies = Bodies()
+
+    @step(retry=Retry(attempts=3, base="1ms", on=on))
+    def odd() -> None:
+        bodies.ran("odd")
+        raise error
+
+    @workflow
+    def flow() -> None:
+        odd()
+
+    async with Stepfast(database, workflows=[flow], worker=PATIENT) as app:
+        with pytest.raises(RunFailed):
+            await (await app.start(flow))
+    assert bodies["odd"] == tries
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, GeneratorExit])
 async def test_what_would_end_a_process_or_a_coroutine_ends_only_the_def_step_that_raises_it(database, error):
     @step(retry=Retry(attempts=1))

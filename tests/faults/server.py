@@ -40,6 +40,12 @@ class Server:
             left_over.unlink(missing_ok=True)
         self._server.ensure_postgres_running()
 
+    def become_standby(self) -> None:
+        """Go on as the standby of a primary that never sends anything."""
+        self.kill()
+        (self._data / "standby.signal").touch()
+        self.start()
+
     def stop(self) -> None:
         self._server.stop()
 

@@ -44,6 +44,7 @@ REQUESTS = {
     "an argument too few": ((double,), {}, "number"),
     "an argument too many": ((double, 1, 2), {}, "double"),
     "an argument of another name": ((double, 1), {"numbre": 1}, "numbre"),
+    "a queue without a name": ((say, "a"), {"queue": ""}, "queue"),
     "a priority that is no number": ((say, "a"), {"priority": "high"}, "priority"),
 }
 

@@ -1,4 +1,4 @@
-"""Loops whose store fails them for a while: a line in the log for each failure, and they go on."""
+"""Loops whose store fails them for a while: a line in the log tells of it, and they go on."""
 
 from __future__ import annotations
 
@@ -102,11 +102,20 @@ async def test_the_broken_twin_whose_upkeep_ends_with_a_failure_does_not_come_ba
 
 
 @pytest.mark.parametrize("error", FAILURES.values(), ids=FAILURES)
-async def test_a_heartbeat_that_fails_twice_is_a_line_each_and_costs_no_lease(database, caplog, error):
+async def test_a_heartbeat_that_fails_twice_is_one_line_and_costs_no_lease(database, caplog, error):
     async with app_on(database, [say]) as app:
         (before,) = await app.workers.list()
         beat = fail(app, "beat", error, times=2)
         assert await asyncio.to_thread(beat.worked.wait, 10)
         (after,) = await app.workers.list()
-    assert lines(caplog, "heartbeat_failed") == 2
+    assert lines(caplog, "heartbeat_failed") == 1
     assert (after.worker_id, after.dead_at) == (before.worker_id, None)
+
+
+async def test_heartbeats_that_fail_after_one_that_was_answered_are_told_of_anew(database, caplog):
+    async with app_on(database, [say]) as app:
+        for _ in range(2):
+            beat = fail(app, "beat", FAILURES["named"], times=3)
+            assert await asyncio.to_thread(beat.worked.wait, 10)
+    told = [record.msg.fields["failures"] for record in caplog.records if "heartbeat_failed" in record.getMessage()]
+    assert told == [1, 1]

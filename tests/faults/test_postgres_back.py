@@ -14,7 +14,6 @@ from stepfast import StepfastError
 from stepfast.kernel.errors import StoreUnavailable
 from tests.faults.server import own_server
 from tests.support.apps import app_on, migrated
-from tests.support.log_lines import lines_of_the_log
 from tests.support.workflows import say
 
 BACK_WITHIN_S = 10
@@ -44,13 +43,31 @@ def worked_since(app, name: str) -> threading.Event:
     return worked
 
 
+async def failures_of(app, name: str, number: int) -> None:
+    """Wait until so many calls of the store have failed."""
+    store, failed, loop = app._parts.store, asyncio.Semaphore(0), asyncio.get_running_loop()
+    method = getattr(store, name)
+
+    async def call(*args, **named):
+        try:
+            return await method(*args, **named)
+        except StepfastError:
+            loop.call_soon_threadsafe(failed.release)
+            raise
+
+    setattr(store, name, call)
+    async with asyncio.timeout(60):
+        for _ in range(number):
+            await failed.acquire()
+    setattr(store, name, method)
+
+
 async def test_every_loop_works_again_within_ten_seconds_without_a_restart(server):
     async with app_on(server.url, [say]) as app, app_on(server.url, [say], worker=False) as client:
         waiting = asyncio.ensure_future((await client.start(say, "before", delay="5s")).result())
-        with lines_of_the_log() as lines:
-            await asyncio.to_thread(server.kill)
-            # Long enough away for the worker to have given up its lease.
-            await lines.come(5, "heartbeat_failed")
+        await asyncio.to_thread(server.kill)
+        # Long enough away for the worker to have given up its lease.
+        await failures_of(app, "beat", 5)
         with pytest.raises(StoreUnavailable):
             await client.runs()
         await asyncio.to_thread(server.start)
@@ -87,6 +104,13 @@ async def test_a_wrong_password_is_told_with_the_next_step_and_not_shown(server)
             pass
     assert (raised.value.code, "refuses the password" in str(raised.value)) == ("E-STORE-001", True)
     assert "hunter2" not in str(raised.value)
+
+
+async def test_a_database_that_is_not_there_is_said_not_to_exist(postgres_url):
+    absent = urlsplit(postgres_url)._replace(path="/absent").geturl()
+    with pytest.raises(StepfastError, match=r"database 'absent' on .* does not exist\. Create it with `createdb`"):
+        async with app_on(absent, [say], worker=False):
+            pass
 
 
 def as_user(url: str, password: str) -> str:

@@ -92,6 +92,8 @@ async def test_a_start_is_refused_with_a_code_and_nothing_is_stored(database, re
             with pytest.raises(StepfastError) as raised:
                 await app.start(say, "lost", key="once")
         assert raised.value.code in ("E-STORE-001", "E-STORE-003")
+        # It has answered: whoever reads this must not look for a server that is down.
+        assert "did not answer" not in str(raised.value)
         assert await app.runs() == []
         await app.start(say, "kept", key="once")
         assert len(await app.runs()) == 1

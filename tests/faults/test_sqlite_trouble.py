@@ -10,6 +10,7 @@ import apsw
 import pytest
 
 from stepfast import StepfastError, step, workflow
+from stepfast.stores.urls import check_exists
 from tests.support.apps import Bodies, app_on
 from tests.support.rights import without_rights
 
@@ -53,6 +54,14 @@ async def test_a_file_that_cannot_be_written_is_refused(folder):
         error = await refusal(path)
     assert error.code == "E-STORE-003"
     assert "Allow" in str(error)
+
+
+def test_a_folder_that_cannot_be_looked_into_is_refused(folder):
+    (folder / "app.db").touch()
+    folder.chmod(0o000)
+    with without_rights(), pytest.raises(StepfastError, match="Allow") as raised:
+        check_exists(f"sqlite:///{folder}/app.db")
+    assert raised.value.code == "E-STORE-003"
 
 
 async def test_a_folder_that_cannot_be_written_is_refused(folder):
@@ -149,3 +158,43 @@ async def test_a_disk_that_fills_up_in_the_middle_of_a_run_loses_nothing(tmp_pat
         await set_pages(app, PLENTY)
         assert await run.result(timeout="60s") == "keptx"
     assert bodies == {"first": 1, "large": 2}
+
+
+def remove(path: Path) -> None:
+    shutil.rmtree(path.parent)
+
+
+def replace(path: Path) -> None:
+    copy = path.with_name("copy.db")
+    shutil.copy(path, copy)
+    copy.rename(path)
+
+
+@pytest.mark.parametrize("lose", [remove, replace])
+async def test_nothing_is_answered_for_a_file_that_was_lost_while_in_use(tmp_path, lose):
+    path = tmp_path / "store" / "app.db"
+    async with app_on(f"sqlite:///{path}", [nothing], worker=False) as app:
+        await app.start(nothing)
+        lose(path)
+        with pytest.raises(StepfastError, match="removed or replaced") as raised:
+            await app.start(nothing)
+        assert raised.value.code == "E-STORE-003"
+
+
+async def test_a_file_that_was_moved_and_put_back_is_written_again(tmp_path):
+    path = tmp_path / "app.db"
+    async with app_on(f"sqlite:///{path}", [nothing], worker=False) as app:
+        path.rename(tmp_path / "elsewhere.db")
+        with pytest.raises(StepfastError, match="removed or replaced"):
+            await app.start(nothing)
+        (tmp_path / "elsewhere.db").rename(path)
+        await app.start(nothing)
+        assert len(await app.runs()) == 1
+
+
+async def test_a_program_may_change_its_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    async with app_on("sqlite:///app.db", [nothing], worker=False) as app:
+        monkeypatch.chdir("/")
+        await app.start(nothing)
+        assert len(await app.runs()) == 1

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepfast.kernel.durations import MAX_SPAN_MS, check_instant, span_ms
+from stepfast.kernel.durations import MAX_SPAN_MS, check_instant, span_ms, told_span
 from stepfast.kernel.errors import Invalid
 
 
@@ -77,3 +77,10 @@ def test_a_moment_is_that_of_a_datetime():
 def test_a_moment_of_no_time_zone_is_refused(zone):
     with pytest.raises(Invalid, match="of no time zone"):
         check_instant("time", datetime(2026, 1, 1, tzinfo=zone))
+
+
+@pytest.mark.parametrize(
+    ("duration", "told"), [(9.0, "9.0 s"), (5, "5 s"), ("200ms", "200ms"), (timedelta(minutes=1), "60.0 s")]
+)
+def test_a_span_is_told_with_its_unit(duration, told):
+    assert told_span(duration) == told

@@ -70,6 +70,12 @@ def test_what_has_another_end_is_not_resolved_by_hand(item):
         decide(run_with(item), asked(ResolveItem(item.cause)), NOW)
 
 
+def test_the_item_of_a_run_that_waits_for_code_names_the_way_out_where_no_code_fits():
+    way_out = f"`stepfast runs rollback {RUN_ID} --to STEP`.*`stepfast runs resume {RUN_ID}`"
+    with pytest.raises(IllegalMove, match=way_out):
+        decide(run_with(BLOCKED), asked(ResolveItem(BLOCKED.cause)), NOW)
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_an_item_that_is_not_there_is_not_found(command):
     with pytest.raises(NotFound, match="failed:1"):

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from stepfast.kernel.decisions import OpenWait
+from stepfast.kernel.decisions import Message, OpenWait
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.exchange import Look
+from stepfast.kernel.generations import ChildView
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.outside import Asking
-from stepfast.kernel.reasons import Seen, explain, telling_events
+from stepfast.kernel.reasons import explain, telling_events
 from stepfast.kernel.reviews import Owner
+from stepfast.kernel.seen import Seen
 from stepfast.kernel.states import RunState, WaitKind
 from stepfast.kernel.views import EventView, RunView, WorkerView
 
@@ -95,7 +97,10 @@ def test_a_pause_that_has_not_come_into_force_is_told():
         (wait(WaitKind.TIME, due_at=LATER), "It sleeps until 2025-06-15 15:07:40 UTC."),
         (wait(WaitKind.SIGNAL, "paid"), f"It waits for signal 'paid'. `stepfast runs signal {RUN} paid` sends it."),
         (wait(WaitKind.SIGNAL, "paid", LATER), "It waits for signal 'paid' until 2025-06-15 15:07:40 UTC."),
-        (wait(WaitKind.CHILDREN, "charge", total=10, got=6, failed=1), "3 of 10 children of charge (1 failed)"),
+        (
+            wait(WaitKind.CHILDREN, "charge", need=9, spare=1, total=10, got=6, failed=1),
+            "3 of 10 children of charge (1 failed)",
+        ),
         (wait(WaitKind.REVIEW, "price"), f"It waits for review 'price' ({RUN}.1). `stepfast reviews decide {RUN}.1`"),
         (wait(WaitKind.REVIEW, "price", LATER), f"'price' ({RUN}.1) until 2025-06-15 15:07:40 UTC."),
         (
@@ -131,15 +136,87 @@ def test_every_wait_of_a_run_is_named():
     assert ("'paid'" in both, "sleeps" in both) == (True, True)
 
 
+def message(kind: str, name: str, at: Instant = NOW) -> Message:
+    return Message(1, kind, name, "1", None, at, True)
+
+
+@pytest.mark.parametrize(
+    ("open_wait", "came", "sentence"),
+    [
+        (wait(WaitKind.SIGNAL, "go"), [message("signal", "go")], "Signal 'go' has come."),
+        (wait(WaitKind.REVIEW, "price"), [message("review", "1")], f"Review 'price' ({RUN}.1) has its answer."),
+        (
+            wait(WaitKind.OUTSIDE, Asking("train#1", "b7").text),
+            [message("callback", "1:train#1")],
+            "The outside work of step train#1 has called back.",
+        ),
+        (wait(WaitKind.CHILDREN, "charge", got=1), [], "Enough of its children of charge have ended."),
+    ],
+)
+def test_what_has_come_for_a_paused_run_is_not_asked_for_again(open_wait, came, sentence):
+    seen = Seen(view(RunState.PAUSED), Look(1, 0, True, [open_wait], came), [worker()], None, NOW)
+    assert str(explain(seen)).endswith(f"\n{sentence} The run goes on from there when it is resumed.")
+
+
+def test_what_has_come_for_a_run_that_was_handed_back_is_taken_when_it_is_tried_again():
+    backoff = wait(WaitKind.BACKOFF, "backoff", LATER)._replace(wait_id=0)
+    look = Look(1, 0, False, [backoff, wait(WaitKind.SIGNAL, "go")], [message("signal", "go")])
+    said = str(explain(Seen(view(RunState.WAITING), look, [worker()], None, NOW)))
+    assert "Signal 'go' has come. The run goes on from there when it is tried again." in said
+
+
+@pytest.mark.parametrize(
+    "other", [message("signal", "other"), message("cancel", "go"), message("signal", "go", Instant(LATER + 1))]
+)
+def test_what_comes_for_something_else_or_too_late_ends_no_wait(other):
+    look = Look(1, 0, True, [wait(WaitKind.SIGNAL, "go", LATER)], [other])
+    assert "It waits for signal 'go'" in str(explain(Seen(view(RunState.PAUSED), look, [worker()], None, NOW)))
+
+
+def test_one_signal_ends_one_of_two_waits_for_it():
+    waits = [wait(WaitKind.SIGNAL, "go"), wait(WaitKind.SIGNAL, "go")._replace(wait_id=2)]
+    said = str(explain(Seen(view(RunState.PAUSED), Look(1, 0, True, waits, [message("signal", "go")]), [], None, NOW)))
+    assert (said.count("has come"), said.count("It waits for signal 'go'")) == (1, 1)
+
+
+def test_a_paused_run_whose_time_has_come_is_moved_by_a_resume():
+    said = why(view(RunState.PAUSED), wait(WaitKind.TIME, due_at=NOW), hold=True)
+    assert "Its time has come: The run goes on from there when it is resumed." in said
+
+
+def test_a_run_that_is_ready_is_in_line_though_one_of_its_steps_is_backing_off():
+    run = view(RunState.RUNNING)
+    assert "It is queued in gpu" in why(run, wait(WaitKind.SIGNAL, "go"), wait(WaitKind.BACKOFF, "charge", LATER))
+
+
 def test_a_wait_whose_time_has_come_needs_a_worker():
-    overdue = wait(WaitKind.TIME, due_at=NOW)
-    assert "Its time has come: Start one with `stepfast worker`." in why(view(RunState.WAITING), overdue, workers=[])
+    overdue, run = wait(WaitKind.TIME, due_at=NOW), view(RunState.WAITING, queue="default")
+    assert "Its time has come: Start one with `stepfast worker`." in why(run, overdue, workers=[])
+
+
+@pytest.mark.parametrize(
+    ("queue", "command"), [("default", "stepfast worker"), ("gpu", "stepfast worker --queues gpu")]
+)
+def test_without_any_worker_a_run_names_the_command_that_serves_its_queue(queue, command):
+    assert f"No worker is alive. Start one with `{command}`." in why(view(RunState.PENDING, queue=queue), workers=[])
 
 
 def test_code_that_does_not_fit_says_where():
     told = event("waiting", kind="code", reason="charge#1 was called with 5, recorded is 4.")
     text = why(view(RunState.WAITING), wait(WaitKind.CODE, "checkout@3"), told=told)
     assert "code of checkout@3 that fits: charge#1 was called with 5, recorded is 4." in text
+
+
+def test_a_run_that_no_code_fits_any_more_names_the_way_out():
+    said = why(view(RunState.WAITING), wait(WaitKind.CODE, "checkout@3"))
+    assert f"`stepfast runs rollback {RUN} --to STEP`" in said
+    assert f"`stepfast runs resume {RUN}` lets it go on from there." in said
+
+
+def test_a_run_that_was_taken_back_is_not_said_to_wait_for_code():
+    told = event("rolled_back", "ann", reason="back to before the change")
+    said = why(view(RunState.PAUSED), wait(WaitKind.CODE, "checkout@3"), hold=True, told=told)
+    assert said.endswith("did not fit the code of checkout@3. It is tried again when it is resumed.")
 
 
 @pytest.mark.parametrize(("kind", "words"), [(WaitKind.DELAY, "put off"), (WaitKind.BACKOFF, "backing off")])
@@ -172,18 +249,52 @@ def test_a_step_with_a_queue_of_its_own_needs_a_worker_with_its_executor():
     assert "No live worker has executor render." in why(run)
 
 
+def child(state: RunState = RunState.PENDING, number: int = 1, **more: Any) -> ChildView:
+    known: dict[str, Any] = {"run_id": RunId(f"child-{number}"), "workflow": "render", "code": "render", "queue": "gpu"}
+    return ChildView(**{**known, "state": state, "worker_id": None, "waits_for_code": False, **more})
+
+
+def why_of_parent(*children: ChildView, workers: Any = None) -> str:
+    look = Look(1, 0, False, [wait(WaitKind.CHILDREN, "render")], [])
+    workers = [worker(codes=("render",), queues=("default",))] if workers is None else workers
+    return str(explain(Seen(view(RunState.WAITING), look, workers, None, NOW, children=children)))
+
+
 @pytest.mark.parametrize(
-    ("name", "workers", "is_told"),
+    ("workers", "sentence"),
     [
-        ("render", [worker()], True),
-        ("render", [worker(codes=("render",))], False),
-        ("render", [], False),
-        ("film@1", [worker()], False),
+        ([worker()], "No live worker has executor render. Start one whose app has it."),
+        (
+            [worker(codes=("render",), queues=("default",))],
+            "No live worker that has executor render serves queue gpu. Start one with `stepfast worker --queues gpu`.",
+        ),
+        ([], "No worker is alive. Start one with `stepfast worker --queues gpu`."),
     ],
 )
-def test_a_run_that_waits_for_a_step_elsewhere_names_the_executor_that_nobody_has(name, workers, is_told):
-    text = why(view(RunState.WAITING), wait(WaitKind.CHILDREN, name, total=1), workers=workers)
-    assert ("no live worker has executor render" in text) is is_told
+def test_a_run_that_waits_for_a_child_which_nobody_can_take_says_why(workers, sentence):
+    said = (
+        f"It waits for 1 of 1 children of render. Their ends move it.\nChild child-1 of render cannot move: {sentence}"
+    )
+    assert said in why_of_parent(child(), workers=workers)
+
+
+def test_children_that_stand_still_for_one_reason_are_told_of_once():
+    said = why_of_parent(*(child(number=number) for number in range(1, 4)))
+    assert said.count("Child ") == 1
+    assert "Child child-1 of render, and 2 more like it, cannot move: No live worker" in said
+
+
+def test_a_child_that_is_held_or_has_no_code_that_fits_is_told_of():
+    said = why_of_parent(child(RunState.PAUSED), child(RunState.WAITING, 2, waits_for_code=True))
+    assert "Child child-1 of render cannot move: It is paused. `stepfast runs resume child-1` lets it go on." in said
+    assert "Child child-2 of render cannot move: Its records do not fit the code. `stepfast runs why child-2`" in said
+
+
+@pytest.mark.parametrize(
+    "moving", [child(RunState.RUNNING, worker_id=WorkerId("w1")), child(RunState.WAITING), child(queue="default")]
+)
+def test_children_that_can_move_are_not_told_of(moving):
+    assert "Child " not in why_of_parent(moving)
 
 
 def test_a_spread_step_needs_the_code_of_the_run_that_spread_it():
@@ -191,8 +302,9 @@ def test_a_spread_step_needs_the_code_of_the_run_that_spread_it():
     assert "No live worker has film@1." in why(run)
 
 
-def test_a_suspect_says_why_it_waits_longer():
-    assert "Its workers died 2 times while they held it." in why(view(RunState.RUNNING, crashes=2))
+@pytest.mark.parametrize(("crashes", "often"), [(1, "1 time"), (2, "2 times")])
+def test_a_suspect_says_why_it_waits_longer(crashes, often):
+    assert f"Its workers died {often} while they held it." in why(view(RunState.RUNNING, crashes=crashes))
 
 
 def test_a_paused_run_says_who_paused_it_and_what_is_underneath():

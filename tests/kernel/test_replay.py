@@ -53,6 +53,18 @@ def test_no_record_is_handed_out_twice(calls):
     assert len(handed) == len(set(handed)) == len(calls)
 
 
+def test_an_end_that_leaves_records_out_names_the_last_step_before_them():
+    replay = Replay([record("", name, 1, seq=seq) for seq, name in enumerate("abc", 1)])
+    replay.find(CallId("", "a", 1), "d", differs)
+    with pytest.raises(NonDeterminism, match="b#1, c#1; before them the last to end was a#1"):
+        check_all_claimed(replay)
+
+
+def test_an_end_that_leaves_the_first_record_out_names_the_beginning():
+    with pytest.raises(NonDeterminism, match=r"before them nothing had ended \(event 1\)"):
+        check_all_claimed(Replay([record("", "a", 1)]))
+
+
 def test_other_arguments_are_refused_before_anything_runs():
     replay = Replay([record("", "charge", 1, digest="old")])
     with pytest.raises(NonDeterminism, match="charge#1"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -144,9 +145,34 @@ def test_a_bad_value_of_the_project_is_refused_with_its_file(tmp_path):
         read(tmp_path, project='[tool.stepfast]\nlease = "soon"\n')
 
 
-def test_a_heartbeat_that_is_too_seldom_for_the_lease_is_refused(tmp_path):
-    with pytest.raises(Invalid, match="STEPFAST_HEARTBEAT is '20s'; allowed is at most half of the lease"):
-        read(tmp_path, {"STEPFAST_HEARTBEAT": "20s"})
+TOO_SELDOM = {
+    "the usual lease": ({}, "and the lease is 30s unless STEPFAST_LEASE says otherwise."),
+    "a lease that was set": ({"STEPFAST_LEASE": "35s"}, "and STEPFAST_LEASE is '35s'."),
+}
+
+
+@pytest.mark.parametrize(("others", "lease"), TOO_SELDOM.values(), ids=TOO_SELDOM)
+def test_a_heartbeat_that_is_too_seldom_for_the_lease_is_refused_naming_both(others, lease, tmp_path):
+    words = f"STEPFAST_HEARTBEAT is '20s'; allowed is at most half of the lease, {lease}"
+    with pytest.raises(Invalid, match=re.escape(words)):
+        read(tmp_path, {"STEPFAST_HEARTBEAT": "20s", **others})
+
+
+def test_a_lease_too_short_for_a_heartbeat_of_the_environment_is_refused_naming_the_variable(tmp_path):
+    settings = read(tmp_path, {"STEPFAST_HEARTBEAT": "14s"}).worker
+    words = "lease is 10s; it must be at least twice the heartbeat, and STEPFAST_HEARTBEAT is '14s'."
+    with pytest.raises(Invalid, match=re.escape(words)):
+        settings.with_lease(10_000)
+
+
+def test_a_lease_too_short_for_a_heartbeat_of_the_project_is_refused_naming_the_file(tmp_path):
+    settings = read(tmp_path, project='[tool.stepfast]\nheartbeat = "14s"\n').worker
+    with pytest.raises(Invalid, match=r"and \[tool.stepfast\] heartbeat in .*pyproject.toml is '14s'\."):
+        settings.with_lease(10_000)
+
+
+def test_a_heartbeat_that_was_set_to_a_third_of_the_usual_lease_stays_when_the_lease_changes(tmp_path):
+    assert read(tmp_path, {"STEPFAST_HEARTBEAT": "10s"}).worker.with_lease(60_000).heartbeat_ms == 10_000
 
 
 TOO_MUCH_OR_TOO_LITTLE = [

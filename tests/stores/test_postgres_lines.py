@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import uuid
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 import pytest
@@ -14,7 +16,7 @@ from stepfast.kernel.errors import RowsRefused, StoreUnavailable
 from stepfast.kernel.exchange import Claim, QueueRoom, Saving
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.views import RunFilter
-from stepfast.stores.postgres.lines import Deadlines
+from stepfast.stores.postgres.lines import Address, Deadlines, part
 from stepfast.stores.postgres.store import PostgresStore
 from tests.faults.server import own_server
 from tests.stores.harness import end, record, step
@@ -140,6 +142,29 @@ async def test_a_caller_that_waits_for_its_turn_does_not_break_the_call_before_i
             second.cancel()
             await asyncio.wait({second})
         assert await first == [Saving.SAVED]
+
+
+async def given_up_after(turns: int, url: str) -> None:
+    """Begin to connect, and give up after so many turns of the event loop."""
+    connecting = asyncio.create_task(Address(url, Deadlines(), None).visit())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    connecting.cancel()
+    with suppress(asyncio.CancelledError):
+        await part(await connecting)
+
+
+async def test_a_connection_that_is_given_up_at_any_instant_leaves_no_complaint_and_is_closed(migrated_postgres_url):
+    complaints: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context["message"]))
+    # Over TCP the driver asks for TLS first.
+    async with CuttingProxy(migrated_postgres_url).listening() as url:
+        for turns in range(20):
+            await given_up_after(turns, url)
+            # asyncio complains of an error that nobody has looked at when it is thrown away.
+            gc.collect()
+        await until_no_connection_is_left(migrated_postgres_url)
+    assert complaints == []
 
 
 async def test_the_store_works_behind_a_pooler_in_transaction_mode(migrated_postgres_url):

@@ -224,3 +224,36 @@ async def test_a_reader_that_tries_to_write_is_not_told_to_be_let_in(reader_url)
     finally:
         await store.close()
     assert "--grant ROLE" not in str(refused.value)
+
+
+async def test_a_role_that_may_make_no_schema_is_told_who_must_do_what(postgres_url):
+    async with asking(postgres_url) as connection, role(postgres_url) as (name, url):
+        owner = await connection.fetchval("select current_user")
+        with pytest.raises(StoreUnusable) as refused:
+            await PostgresStore(url).migrate()
+    message = str(refused.value)
+    assert f"has no schema `stepfast` yet, and the role '{name}' of the database URL may not create one" in message
+    assert f"Let '{owner}', who owns the database, or a superuser run `stepfast migrate --grant {name}`" in message
+    assert "--grant-reader" not in message
+
+
+async def test_both_ways_out_work_for_a_role_that_may_make_no_schema(postgres_url):
+    async with role(postgres_url) as (name, url):
+        async with asking(postgres_url) as connection:
+            await connection.execute(f'create schema stepfast authorization "{name}"')
+        assert await PostgresStore(url).migrate() == [migration.name for migration in known_migrations()]
+        async with asking(postgres_url) as connection:
+            await connection.execute("drop schema stepfast cascade")
+        await PostgresStore(postgres_url).migrate()
+        await PostgresStore(postgres_url).grant([Grant(name, RoleKind.ENGINE)])
+        store = PostgresStore(url)
+        await store.open()
+        await store.close()
+
+
+async def test_a_role_that_does_not_own_an_empty_schema_leaves_it_to_the_owner(postgres_url):
+    async with role(postgres_url) as (_, url):
+        async with asking(postgres_url) as connection:
+            await connection.execute("create schema stepfast")
+        with pytest.raises(StoreMismatch, match="let the owner run `stepfast migrate`"):
+            await PostgresStore(url).migrate()

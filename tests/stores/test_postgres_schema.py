@@ -8,6 +8,7 @@ import asyncpg
 import pytest
 
 from stepfast.kernel.errors import StoreMismatch, StoreUnavailable, StoreUnusable
+from stepfast.stores.postgres.health import examine
 from stepfast.stores.postgres.schema import known_migrations, migration_sql
 from stepfast.stores.postgres.store import PostgresStore
 from tests.stores.postgres import asking, opened
@@ -92,6 +93,45 @@ async def test_a_newer_schema_is_refused_naming_both(postgres_url):
     assert f"up to {NEWEST}" in message
     with pytest.raises(StoreMismatch):
         await PostgresStore(postgres_url).migrate()
+
+
+FOREIGN = {
+    "a table of the same name": ("create table stepfast.migration (id text, done boolean)", "the columns id, done"),
+    "a view of the same name": ("create view stepfast.migration as select 1 as id", "the columns id"),
+    "other tables": ("create table stepfast.orders (id text)", "it has 'orders', and no table 'migration'"),
+}
+
+
+@pytest.mark.parametrize("act", [PostgresStore.open, PostgresStore.migrate, None], ids=["open", "migrate", "doctor"])
+@pytest.mark.parametrize(("made", "told"), FOREIGN.values(), ids=FOREIGN)
+async def test_a_schema_of_another_program_is_left_alone_and_told_of(postgres_url, made, told, act):
+    async with asking(postgres_url) as connection:
+        await connection.execute(f"create schema stepfast; {made}")
+        before = await connection.fetch("select relname from pg_class order by oid")
+        with pytest.raises(StoreUnusable) as refused:
+            await (examine(postgres_url) if act is None else act(PostgresStore(postgres_url)))
+        assert await connection.fetch("select relname from pg_class order by oid") == before
+    message = str(refused.value)
+    assert "a schema `stepfast` that is not Stepfast's" in message
+    assert told in message
+    assert "name another database" in message
+
+
+async def test_the_way_out_of_a_schema_of_another_program_works(postgres_url):
+    async with asking(postgres_url) as connection:
+        await connection.execute("create schema stepfast; create table stepfast.migration (id text)")
+        await connection.execute("alter schema stepfast rename to theirs")
+    assert await PostgresStore(postgres_url).migrate() == NAMES
+
+
+@pytest.mark.parametrize("lost", [f"number = {NEWEST}", "true"], ids=["the newest row", "all rows"])
+async def test_a_record_of_migrations_that_lost_rows_is_told_of(postgres_url, lost):
+    await PostgresStore(postgres_url).migrate()
+    async with asking(postgres_url) as connection:
+        await connection.execute(f"delete from stepfast.migration where {lost}")
+        with pytest.raises(StoreUnusable, match=r"stepfast.migration does not say so: rows of it were removed"):
+            await PostgresStore(postgres_url).migrate()
+        assert await connection.fetchval(f"select count(*) from stepfast.migration where {lost}") == 0
 
 
 async def test_a_database_of_another_encoding_is_refused(postgres_server):

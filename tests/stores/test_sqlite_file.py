@@ -88,13 +88,47 @@ async def test_a_file_that_is_no_database_is_left_alone(path):
     with pytest.raises(StoreUnusable, match="is no SQLite database"):
         await open_and_close(path)
     assert path.read_bytes() == b"dear diary " * 1_000
+    assert list(path.parent.iterdir()) == [path]
 
 
 async def test_a_database_of_another_program_is_left_alone(path):
     execute(path, "create table customer (name text)")
+    before = path.read_bytes()
     with pytest.raises(StoreUnusable, match="another program"):
         await open_and_close(path)
-    assert execute(path, "select name from sqlite_schema") == [("customer",)]
+    assert (path.read_bytes(), list(path.parent.iterdir())) == (before, [path])
+
+
+async def test_a_table_of_another_program_with_the_name_of_ours_is_left_alone(path):
+    execute(path, "create table migration (id text, done integer)")
+    with pytest.raises(StoreUnusable, match=r"another program \(its table 'migration' has the columns id, done\)"):
+        await open_and_close(path)
+    assert execute(path, "select name from sqlite_schema") == [("migration",)]
+
+
+@pytest.mark.parametrize("lost", ["number = (select max(number) from migration)", "true"], ids=["newest", "all"])
+async def test_a_record_of_migrations_that_lost_rows_is_told_of(path, lost):
+    await open_and_close(path)
+    execute(path, f"delete from migration where {lost}")
+    before = execute(path, "select * from migration")
+    with pytest.raises(StoreUnusable, match=r"does not fit its table migration: 0\d+_\w+ cannot be applied"):
+        await open_and_close(path)
+    assert execute(path, "select * from migration") == before
+
+
+async def test_a_folder_in_the_place_of_the_file_is_left_alone(path):
+    path.mkdir()
+    with pytest.raises(StoreUnusable, match="is a folder"):
+        await open_and_close(path)
+    assert list(path.parent.iterdir()) == [path]
+
+
+async def test_a_copy_of_a_store_is_opened_without_what_stood_beside_it(path):
+    await open_and_close(path)
+    copy = path.with_name("copy #1?.db")
+    copy.write_bytes(path.read_bytes())
+    await open_and_close(copy)
+    assert execute(copy, "select count(*) from migration") == [(len(known_migrations()),)]
 
 
 async def test_a_folder_that_cannot_be_written_is_named():

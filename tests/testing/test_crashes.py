@@ -12,6 +12,7 @@ from stepfast.kernel.ports import Store
 from stepfast.testing import CrashPoint, crash_after, crash_points, engine
 from stepfast.testing.crashes import MortalStore
 from tests.support.apps import Bodies
+from tests.support.turns import until_idle
 from tests.support.workflows import say
 
 
@@ -40,6 +41,12 @@ async def test_a_step_that_was_recorded_before_the_crash_does_not_run_again(data
         assert await opened.run(both) == 2
         assert opened.died == "after the record of step 'first' (save)"
     assert bodies == {"first": 1, "second": 1}
+
+
+async def test_engines_that_die_one_after_the_other_may_share_a_database(database):
+    for word in ("hello", "goodbye", "hello"):
+        async with crash_after("echo", database=database, workflows=[say]) as opened:
+            assert (await opened.run(say, word), opened.crashes) == (word, 1)
 
 
 async def test_a_step_whose_record_was_never_sent_runs_again(database):
@@ -171,12 +178,11 @@ async def test_the_next_process_begins_when_the_store_is_through_with_what_the_d
     slow = Slow()
     mortal = MortalStore(cast(Store, slow), lambda store: store, no_time, None)
     changing = asyncio.ensure_future(mortal.change([]))
-    await asyncio.sleep(0)
+    await until_idle()
     mortal.die("now")
     changing.cancel()
     reviving = asyncio.create_task(mortal.revive())
-    for _ in range(10):
-        await asyncio.sleep(0)
+    await until_idle()
     assert not reviving.done()
     slow.may_answer.set()
     await reviving

@@ -405,6 +405,20 @@ def test_a_hint_that_cannot_be_stored_is_refused_by_name():
         ValueCodec("NoSuchThing", WHAT).encode(1)
 
 
+def test_a_hint_of_a_parameter_that_cannot_be_stored_is_refused_by_the_name_of_the_parameter():
+    def pack(count: int, data: bytearray | None = None) -> None: ...
+
+    with pytest.raises(InvalidDefinition, match=r"the argument 'data' of step 'pack' .* by its hint \S*bytearray"):
+        ArgumentsCodec(pack, "step 'pack'").encode({"count": 1, "data": None})
+
+
+@pytest.mark.parametrize("value", [len, lambda: 1, (each for each in [1]), int, math, object(), Item.model_dump])
+def test_what_no_hint_could_restore_is_not_told_to_be_annotated(value):
+    with pytest.raises(Unstorable, match=r"at \[0\] is an object .* Such a value cannot be stored: use") as refusal:
+        ValueCodec(Any, WHAT).encode([value])
+    assert "Annotate" not in str(refusal.value)
+
+
 def test_equal_sets_have_equal_text():
     names = ValueCodec(set[int], WHAT)
     assert list({8, 0}) != list({0, 8}), "these two iterate in the order in which they were filled"

@@ -9,7 +9,7 @@ import click
 
 from stepfast.app import Stepfast
 from stepfast.cli.actors import actor_options
-from stepfast.cli.arguments import json_of
+from stepfast.cli.arguments import json_of, whole_numbers
 from stepfast.cli.client import Client, with_client
 from stepfast.cli.filters import page_options
 from stepfast.cli.paging import Listing, numeric_cursor, print_page
@@ -84,7 +84,7 @@ def _value(text: str) -> Any:
     if text == "-" or text.startswith("@"):
         return json_of(text, "The value")
     try:
-        return json.loads(text)
+        return json.loads(text, parse_int=whole_numbers("The value"))
     except ValueError:
         return text
     except RecursionError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -31,7 +32,7 @@ def arguments_of(workflow: Workflow, text: str | None) -> Arguments:
 def json_of(text: str, what: str) -> Any:
     """The value of a JSON text, of a file that is named with @, or of what comes on stdin for `-`."""
     try:
-        return json.loads(_content(text), parse_constant=_refuse_constant)
+        return json.loads(_content(text), parse_constant=_refuse_constant, parse_int=whole_numbers(what))
     except json.JSONDecodeError as error:
         raise Invalid(
             f"{what} is no JSON: {error.msg} at line {error.lineno}, column {error.colno}; {FORMS}. "
@@ -41,6 +42,22 @@ def json_of(text: str, what: str) -> Any:
         raise Invalid(f"{what} is nested too deeply to be read.") from None
     except (OSError, ValueError) as error:
         raise Invalid(f"{what} cannot be read: {error}; {FORMS}.") from None
+
+
+def whole_numbers(what: str) -> Callable[[str], int]:
+    """How whole numbers of a JSON text are read: those too long for Python are refused with a way out."""
+    most = sys.get_int_max_str_digits()
+
+    def read(text: str) -> int:
+        digits = len(text.lstrip("-"))
+        if 0 < most < digits:
+            raise Invalid(
+                f"{what} has a whole number of {digits:,} digits, and one of more than {most:,} cannot be read. "
+                "Write it as text, in quotation marks."
+            )
+        return int(text)
+
+    return read
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -69,19 +69,46 @@ class Choice(NamedTuple):
             raise Invalid("No run is named. Name one or more, choose them by filters, or say --all.")
         return choice
 
+    @classmethod
+    def named(cls, given: dict[str, Any]) -> Choice:
+        """The same for commands that no filter chooses runs for."""
+        return cls(given["runs"], {}, False, given["dry_run"], True, given["key"])
+
+
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Change nothing; say what would be changed.")
+_SAYING = (
+    click.option("--reason", metavar="TEXT", help="Why; kept in the history of each run."),
+    click.option("--key", metavar="KEY", help="What makes this command one of a kind: a second time does nothing."),
+    actor_options,
+)
+
 
 def choice_options(command: Command) -> Command:
     """Add the runs that are named, and the options of commands for many runs."""
     options: tuple[Callable[[Command], Command], ...] = (
         click.option("--all", "is_all", is_flag=True, help="All runs of the tenant, without a filter."),
-        click.option("--dry-run", is_flag=True, help="Change nothing; say what would be changed."),
+        _DRY_RUN,
         page_options(None),
         click.option("-y", "--yes", is_flag=True, help="Do not ask before changing many runs."),
-        click.option("--reason", metavar="TEXT", help="Why; kept in the history of each run."),
-        click.option("--key", metavar="KEY", help="What makes this command one of a kind: a second time does nothing."),
-        actor_options,
+        *_SAYING,
         click.argument("runs", nargs=-1, metavar="[RUN]..."),
     )
+    return _with(options, command)
+
+
+def named_options(command: Command) -> Command:
+    """Add the runs, which must be named, and the options of commands for such runs."""
+    options: tuple[Callable[[Command], Command], ...] = (
+        _DRY_RUN,
+        # It is taken, since commands for many runs take it, and not offered: nothing is asked about named runs.
+        click.option("-y", "--yes", is_flag=True, hidden=True),
+        *_SAYING,
+        click.argument("runs", nargs=-1, metavar="RUN...", required=True),
+    )
+    return _with(options, command)
+
+
+def _with(options: tuple[Callable[[Command], Command], ...], command: Command) -> Command:
     for option in reversed(options):
         command = option(command)
     return command

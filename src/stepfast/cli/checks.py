@@ -56,6 +56,17 @@ def durability(health: Health) -> Check:
     return Check(Level.WARN, "durability", f"{found}.", " ".join(weakness.remedy for weakness in health.weaknesses))
 
 
+def writing(health: Health) -> Check:
+    """Whether those who connect like this command could write; nothing is written to find out."""
+    if health.read_only is not None:
+        return Check(Level.FAIL, "writing", f"{health.read_only.setting}.", health.read_only.remedy)
+    if health.reader is not None:
+        found = f"Role {health.reader!r} lacks rights that apps and workers need: it can look, and not run anything."
+        next_step = "Let them connect as another, which `stepfast migrate --grant ROLE` lets in."
+        return Check(Level.WARN, "writing", found, next_step)
+    return Check(Level.OK, "writing", "The database can be written.")
+
+
 def schema(health: Health) -> Check:
     if health.schema == health.newest_schema:
         return Check(Level.OK, "schema", f"It is up to date ({health.schema}).")

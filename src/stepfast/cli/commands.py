@@ -62,6 +62,11 @@ class CommandLine(LazyGroup):
             ctx.exit(ERROR)
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
+        except click.Abort as abort:
+            # A question that is answered by Ctrl-C ends so too; click keeps what it was in the context.
+            if not isinstance(abort.__context__, KeyboardInterrupt):
+                raise
+            ctx.exit(INTERRUPTED)
 
 
 def _show_traceback(ctx: click.Context, error: Exception) -> None:

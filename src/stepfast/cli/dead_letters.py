@@ -11,6 +11,7 @@ from stepfast.app import Stepfast
 from stepfast.bulk import BulkAnswer
 from stepfast.cli.changing import Action, Choice, change, choice_options
 from stepfast.cli.client import Client, with_client
+from stepfast.cli.errors import ShownError, print_errors
 from stepfast.cli.exceptions import GROUPS, print_groups
 from stepfast.cli.filters import LETTER_FILTERS, group_option, letter_filters, page_options
 from stepfast.cli.paging import Listing, print_page
@@ -36,7 +37,7 @@ def list_letters(client: Client, limit: int, cursor: str | None, resolved: bool,
         return await letters.list(tenant=client.tenant, resolved=resolved, limit=limit + 1, cursor=cursor, **filters)
 
     head = ("run", "workflow", "step", "error", "message", "recorded", "resolution")
-    listing = Listing(object_of, head, _row, "No dead letters.", cursor_of=lambda letter: letter.run_id)
+    listing = Listing(_listed_object, head, _row, "No dead letters.", cursor_of=lambda letter: letter.run_id)
     print_page(client.perform(read), limit, listing, client.is_json)
 
 
@@ -44,7 +45,7 @@ def list_letters(client: Client, limit: int, cursor: str | None, resolved: bool,
 @with_client
 @click.argument("run")
 def show(client: Client, run: str) -> None:
-    """The newest dead letter of a run, also one that was replayed or discarded."""
+    """The newest dead letter of a run, also one that was replayed or discarded, with the error and its causes."""
 
     async def read(app: Stepfast) -> LetterView:
         view = await client.find(app, run)
@@ -55,7 +56,8 @@ def show(client: Client, run: str) -> None:
         print_json(object_of(letter))
         return
     moments = {name: moment(getattr(letter, name)) or None for name in ("recorded_at", "resolved_at")}
-    print_facts({**object_of(letter), **moments})
+    print_facts({**_listed_object(letter), **moments})
+    print_errors([] if letter.error is None else [ShownError("the run", letter.error)])
 
 
 @click.command()
@@ -106,6 +108,13 @@ def _change(client: Client, name: str, done: str, given: dict[str, Any], more: d
         return answers
 
     change(client, Action(name, done, one, pages, names_code=more.get("version") is not None), choice)
+
+
+def _listed_object(letter: LetterView) -> dict[str, Any]:
+    """A dead letter without its error, which is not read for lists."""
+    fields = object_of(letter)
+    del fields["error"]
+    return fields
 
 
 def _row(letter: LetterView) -> tuple[object, ...]:

@@ -57,6 +57,7 @@ def _outside(client: Client) -> list[Check]:
         return [checks.failed("database", error)]
     return [
         Check(Level.OK, "database", f"{health.server} at {shown}"),
+        checks.writing(health),
         checks.durability(health),
         checks.schema(health),
         checks.clock(health),

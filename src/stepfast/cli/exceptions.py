@@ -19,6 +19,7 @@ from stepfast.exceptions import WholeItem
 from stepfast.kernel.commands import Changed
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.items import CommentView, GroupView, ItemView
+from stepfast.kernel.replay import way_back
 from stepfast.kernel.reviews import ItemKind
 
 PAGE = 50
@@ -69,6 +70,9 @@ def show(client: Client, item: str) -> None:
     moments = {name: moment(getattr(view, name)) or None for name in ("opened_at", "resolved_at")}
     print_facts({**item_object(view), "shape": view.shape or None, **moments})
     print_comments(comments)
+    if view.cause.startswith("blocked:") and view.resolved_at is None:
+        say(f"`stepfast runs why {view.run_id}` says what does not fit. Deploy code that makes the recorded calls.")
+        say(f"If no code fits any more, {way_back(view.run_id)}.")
 
 
 @click.command()

@@ -11,6 +11,7 @@ import click
 
 from stepfast.kernel.durations import span_ms
 from stepfast.kernel.errors import Invalid
+from stepfast.kernel.numbers import MAX_NUMBER, check_whole
 from stepfast.kernel.states import RunState
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -69,7 +70,11 @@ COMMAND_FILTERS = {
 
 _LETTER_FILTERS = (
     click.option("--workflow", metavar="NAME", help="Dead letters of this workflow."),
-    click.option("--step", metavar="STEP", help="Dead letters that failed in this step."),
+    click.option(
+        "--step",
+        metavar="STEP",
+        help="Dead letters that failed in this step: its name, or its address for one call of it.",
+    ),
     click.option("--error", "error_type", metavar="TYPE", help="Dead letters with this error, as module:name."),
     click.option("--since", "recorded_after", metavar="WHEN", callback=moment_of, help="Recorded since then."),
 )
@@ -102,10 +107,17 @@ def page_options(limit: int | None) -> Callable[[Command], Command]:
     """Add `--limit` and `--cursor`."""
     shown = "all" if limit is None else limit
     options = (
-        click.option("--limit", type=click.IntRange(1), default=limit, help=f"How many at most. [{shown}]"),
+        click.option(
+            "--limit", type=click.IntRange(1), default=limit, callback=_page_size, help=f"How many at most. [{shown}]"
+        ),
         click.option("--cursor", metavar="CURSOR", help="Go on where an earlier answer ended."),
     )
     return lambda command: _with(options, command)
+
+
+def _page_size(ctx: click.Context, param: click.Parameter, value: int | None) -> int | None:
+    """Refuse too much in the words that were given: lists ask the store for one more."""
+    return None if value is None else check_whole("limit", value, 1, MAX_NUMBER - 1)
 
 
 def _with(options: tuple[Callable[[Command], Command], ...], command: Command) -> Command:

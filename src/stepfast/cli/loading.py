@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from stepfast.app import Stepfast
-from stepfast.kernel.errors import Invalid, StepfastError
+from stepfast.kernel.errors import Invalid, StepfastError, WorkflowNotFound
 from stepfast.workflows.executors.executor import BUILTIN
 from stepfast.workflows.functions import AsyncWorkflow, SyncWorkflow, Workflow
 from stepfast.workflows.graphs.graph import Graph
@@ -72,7 +72,7 @@ def load_template_of(target: str, app_target: str | None, is_dry: bool) -> tuple
     file, _, name = target.partition(":")
     template = load_template(Path(file), app.executors if app_target or not is_dry else None)
     if name not in ("", template.name):
-        raise Invalid(f"{file} has no workflow {name!r}. It has: {template.name}.")
+        raise WorkflowNotFound(f"{file} has no workflow {name!r}. It has: {template.name}.")
     return app, TemplateWorkflow(template, app.executors.get, app.workflow_named, is_dry=is_dry)
 
 
@@ -85,7 +85,7 @@ def _chosen(name: str, workflows: dict[str, Workflow], place: str) -> Workflow:
     if name:
         nearest = get_close_matches(name, workflows, 1)
         hint = f"Did you mean {nearest[0]!r}? " if nearest else ""
-        raise Invalid(f"{place} has no workflow {name!r}. {hint}It has: {known}.")
+        raise WorkflowNotFound(f"{place} has no workflow {name!r}. {hint}It has: {known}.")
     if len(workflows) > 1:
         raise Invalid(f"{place} has several workflows ({known}). Name one of them: {place}:{min(workflows)}.")
     return next(iter(workflows.values()))
@@ -93,6 +93,8 @@ def _chosen(name: str, workflows: dict[str, Workflow], place: str) -> Workflow:
 
 def _import(place: str, advice: str) -> ModuleType:
     is_file = place.endswith(".py")
+    if not is_file and (not place or place.startswith(".") or "/" in place):
+        raise Invalid(f"{place!r} is neither the name of a module nor a file that ends in .py. {advice}.")
     folder = Path(place).resolve().parent if is_file else Path.cwd()
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 # Wide enough for any row: ids must stay whole, and a terminal breaks long lines by itself.
 UNCUT = 100_000
+
+# Blanks at the end of a line, also before the end of its style.
+_FILLING = re.compile(r" +(\x1b\[0m)?$")
 
 _STYLES = {
     "completed": "green",
@@ -120,14 +124,11 @@ def took(span_ms: int | None) -> str:
 
 
 def _print(table: Table, to: Console) -> None:
-    """On a terminal as it is; elsewhere without the blanks that fill up the last column."""
-    if to.is_terminal:
-        to.print(table)
-        return
+    """Without the blanks that fill up the last column: a terminal would break them into empty lines."""
     with to.capture() as captured:
         to.print(table)
     for line in captured.get().splitlines():
-        click.echo(line.rstrip(), file=to.file)
+        click.echo(_FILLING.sub(r"\1", line), file=to.file)
 
 
 def _cell(value: object) -> Any:

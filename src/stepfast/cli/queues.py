@@ -8,7 +8,7 @@ import click
 
 from stepfast.app import Stepfast
 from stepfast.cli.client import Client, with_client
-from stepfast.cli.printing import print_facts, print_json, print_table, say, took
+from stepfast.cli.printing import print_facts, print_json, print_table, say, took, visible
 from stepfast.cli.serving import living_workers
 from stepfast.cli.shapes import object_of, page_object
 from stepfast.kernel.durations import Instant
@@ -42,6 +42,9 @@ def show(client: Client, queue: str) -> None:
     found = client.perform(read)
     if client.is_json:
         print_json(found)
+        return
+    if not (found["workers"] or any(found[name] for name in QueueView._fields[1:])):
+        say(f"Queue {visible(queue)} has no open runs, and no worker serves it. `stepfast queues list` has the others.")
         return
     workers = ", ".join(f"{worker['label']} ({worker['worker_id']})" for worker in found["workers"])
     times = {"oldest_at": None, "oldest_ms": None, "oldest ready": took(found["oldest_ms"]) or None}

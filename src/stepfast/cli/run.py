@@ -59,9 +59,11 @@ def run(
         own_app.database = database
     arguments = arguments_of(workflow, text)
     options = {"tenant": client.one_tenant, "key": key, "queue": queue}
+    started: list[str] = []
 
     async def work(app: Stepfast) -> Any:
         handle = await app.start(workflow, *arguments.args, arguments=arguments.kwargs, **options)
+        started.append(handle.id)
         # Not the app's own worker: that would execute whatever else is ready in the database, and first.
         async with app.worker(only=handle.id):
             return await result_of(handle, workflow)
@@ -69,7 +71,9 @@ def run(
     try:
         print_json(client.perform_on(own_app.as_client(), work))
     except KeyboardInterrupt:
-        say("The run was given back to the line; a worker that has its workflow goes on with it.")
+        # Before the start is answered nobody has heard of a run, and there may be none.
+        if started:
+            say("The run was given back to the line; a worker that has its workflow goes on with it.")
         raise
 
 

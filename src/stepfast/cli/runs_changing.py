@@ -11,7 +11,7 @@ from stepfast.app import Stepfast
 from stepfast.bulk import BulkAnswer
 from stepfast.cli.actors import actor_options
 from stepfast.cli.arguments import json_of
-from stepfast.cli.changing import Action, Choice, change, choice_options
+from stepfast.cli.changing import Action, Choice, change, choice_options, named_options
 from stepfast.cli.client import Client, with_client
 from stepfast.cli.filters import COMMAND_FILTERS, command_filters
 from stepfast.cli.printing import print_json, visible
@@ -85,8 +85,7 @@ def rerun(client: Client, from_step: str | None, version: int | None, **given: A
     required=True,
     help="A step, by name or address, an event by its number, or a state like waiting.",
 )
-@command_filters
-@choice_options
+@named_options
 def rollback(client: Client, to: str, **given: Any) -> None:
     """Take runs back to where a step had ended, to an event, or to where they were last in a state, and hold them.
 
@@ -137,10 +136,10 @@ def _change(
     step: dict[str, str] | None = None,
     version: int | None = None,
 ) -> None:
-    choice = Choice.taken_from(given, COMMAND_FILTERS)
+    choice = Choice.named(given) if name == "rollback" else Choice.taken_from(given, COMMAND_FILTERS)
     if step and not choice.runs:
-        hint = "." if name == "rollback" else f", or leave --{'from' if name == 'rerun' else 'step'} out."
-        raise Invalid(f"A step is named, but no run. Name the run{hint}")
+        option = "from" if name == "rerun" else "step"
+        raise Invalid(f"A step is named, but no run. Name the run, or leave --{option} out.")
     said = {"reason": given["reason"], "actor": given["asked_by"], "dry_run": choice.dry_run}
     said |= {"version": version} if version else {}
 

@@ -9,6 +9,7 @@ import click
 
 from stepfast.app import Stepfast
 from stepfast.cli.client import Client, with_client
+from stepfast.cli.errors import errors_of, print_errors
 from stepfast.cli.filters import page_options
 from stepfast.cli.following import follow
 from stepfast.cli.paging import Listing, numeric_cursor, print_page
@@ -17,7 +18,7 @@ from stepfast.cli.shapes import error_line, event_object, object_of, run_object
 from stepfast.kernel.annotations import AnnotationView
 from stepfast.kernel.artifacts import ArtifactView
 from stepfast.kernel.reasons import Why
-from stepfast.kernel.states import RunState
+from stepfast.kernel.states import ENDED, RunState, StepState
 from stepfast.kernel.views import EventView, Progress, RunView, StepView
 
 SHOWN_STEPS = 100
@@ -29,7 +30,7 @@ PAGE = 1_000
 @with_client
 @click.argument("run")
 def show(client: Client, run: str) -> None:
-    """One run with its steps, artifacts and annotations; `-o json` has its input, values and errors whole."""
+    """One run with its steps, artifacts, annotations and errors; `-o json` has its input, values and errors whole."""
 
     async def read(app: Stepfast) -> tuple[RunView, list[StepView], list[ArtifactView], list[AnnotationView]]:
         handle = await client.handle(app, run)
@@ -43,13 +44,14 @@ def show(client: Client, run: str) -> None:
     print_facts(_facts(view))
     if steps:
         click.echo()
-        _print_steps(steps)
+        _print_steps(steps, is_over=view.state in ENDED)
     if artifacts:
         click.echo()
         print_table(("artifact", "step", "type", "bytes", "saved"), map(_artifact_row, artifacts))
     if noted:
         click.echo()
         print_table(("annotation", "value", "scope", "step", "actor"), map(_annotation_row, noted[-SHOWN_ANNOTATIONS:]))
+    print_errors(errors_of(view, steps))
 
 
 @click.command()
@@ -154,6 +156,7 @@ def _facts(view: RunView) -> dict[str, object]:
         "correlation id": view.correlation_id,
         "thread id": view.thread_id,
         "subject": view.subject,
+        "tags": ", ".join(view.tags) or None,
         "metadata": view.metadata,
         "input": view.input,
         "result": view.value,
@@ -168,16 +171,26 @@ def _progress(said: Progress | None) -> str | None:
     return f"{amount}: {said.note}" if said.note else amount
 
 
-def _print_steps(steps: Sequence[StepView]) -> None:
+def _print_steps(steps: Sequence[StepView], is_over: bool) -> None:
     shown = steps[-SHOWN_STEPS:]
     if len(shown) < len(steps):
         say(f"The last {SHOWN_STEPS} of {len(steps):,} records; `-o json` has all.")
     head = ("seq", "step", "kind", "state", "attempt", "took", "value or error")
-    print_table(head, [_step_row(step) for step in shown])
+    last = {step.call: step.seq for step in steps}
+    print_table(head, [_step_row(step, _outcome(step, last[step.call], is_over)) for step in shown])
 
 
-def _step_row(step: StepView) -> tuple[object, ...]:
-    state = step.state if step.superseded_by is None else f"{step.state}, superseded"
+def _outcome(step: StepView, last_seq: int, is_over: bool) -> str:
+    """What came of an attempt: between two of them a step is pending, and the attempt itself has failed."""
+    if step.state is not StepState.PENDING or step.error is None:
+        return step.state
+    if last_seq > step.seq:
+        return "failed, tried again"
+    return "failed, not tried again" if is_over else "failed, to be tried again"
+
+
+def _step_row(step: StepView, outcome: str) -> tuple[object, ...]:
+    state = outcome if step.superseded_by is None else f"{outcome}, superseded"
     answer = error_line(step.error) or step.value
     lasted = took(step.ended_at - step.started_at)
     return (step.seq, step.call.address, step.kind, state, step.attempt, lasted, shortened(answer))

@@ -23,7 +23,7 @@ from stepfast.kernel.views import RunView
 @with_client
 @click.option("--key", metavar="KEY", help="What makes this start one of a kind: a second time it names the same run.")
 @click.option("--queue", metavar="NAME", help="The queue. [that of the workflow]")
-@click.option("--priority", type=int, default=0, help="Higher is claimed first. [0]")
+@click.option("--priority", type=int, help="Higher is claimed first. [that of the workflow]")
 @click.option("--delay", metavar="SPAN", callback=span, help="Begin no earlier than after this time.")
 @click.option("--tag", "tags", metavar="TAG", multiple=True, help="A tag; may be given several times.")
 @click.option("--metadata", metavar="JSON", help="An object to keep with the run.")

@@ -55,5 +55,10 @@ def error_line(text: str | None) -> str | None:
     error = parsed(text)
     if not isinstance(error, dict):
         return None if error is None else str(error)
+    return error_line_of(error)
+
+
+def error_line_of(error: dict[str, Any]) -> str:
+    """The same of an error that was read."""
     kind = class_name(str(error.get("type", "")))
     return f"{kind}: {error.get('message', '')}" if kind else str(error.get("message", ""))

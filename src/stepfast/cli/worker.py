@@ -38,7 +38,7 @@ LOOK_EVERY_S = 0.05
 )
 @click.option("--tenants", metavar="A,B", callback=names, help="The tenants to serve. [all]")
 @click.option("--sink", "sinks", metavar="URL", multiple=True, help="Publish events there too, like redis://host/0.")
-@click.option("--max-runs", type=int, help="Leave after so many runs; a fresh process follows.")
+@click.option("--max-runs", type=int, help="Leave after so many runs; of 2 or more --processes a fresh one follows.")
 @click.option("--max-memory", metavar="SIZE", callback=size, help="Leave above so much memory, like 512MB; the same.")
 @click.option("--supervised", is_flag=True, hidden=True)
 def worker(

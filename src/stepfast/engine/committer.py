@@ -238,7 +238,9 @@ def _error_of(item: Item, saving: Saving) -> BaseException:
         _take_numbers_back(item)
         _unboard_riders(item)
         return Woken(f"Run {item.run.run_id} has been woken.")
-    return LeaseLost(f"Run {item.run.run_id} is no longer held with token {item.run.token}; another worker has it.")
+    # Which of the two it was the store does not say: it wrote nothing.
+    meanwhile = "a command has ended or moved it, or another worker has it"
+    return LeaseLost(f"Run {item.run.run_id} is no longer held with token {item.run.token}: {meanwhile}.")
 
 
 def _answer(item: Item, error: BaseException | None) -> None:

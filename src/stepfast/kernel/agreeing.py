@@ -12,6 +12,7 @@ from stepfast.kernel.review_views import ReviewView
 from stepfast.kernel.reviews import ReviewState
 from stepfast.kernel.rules import COMMAND_KINDS
 from stepfast.kernel.states import ENDED, StepState, WaitKind
+from stepfast.kernel.texts import counted
 from stepfast.kernel.views import EventView, RunView, StepView
 
 MAX_DIFFERENCES = 20
@@ -67,7 +68,7 @@ def _differences(
         yield f"the run is in generation {run.generation}, and its events say {rebuilt.generation}"
     is_asking = any(wait.kind == WaitKind.OUTSIDE for wait in rebuilt.waits)
     if run.crashes != rebuilt.crashes and not is_asking:
-        yield f"its workers died {run.crashes} times, and its events say {rebuilt.crashes}"
+        yield f"its workers died {counted(run.crashes, 'time')}, and its events say {rebuilt.crashes}"
     if run.state in ENDED and run.ended_at != rebuilt.ended_at:
         yield f"it ended at {run.ended_at}, and its events say {rebuilt.ended_at}"
     yield from _of_steps(rebuilt, steps)

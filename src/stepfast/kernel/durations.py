@@ -38,6 +38,12 @@ def span_ms(duration: Duration, what: str = "duration") -> int:
     return round(span)
 
 
+def told_span(duration: Duration) -> str:
+    """A span as it was given, for messages: a bare number has its unit."""
+    seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    return seconds if isinstance(seconds, str) else f"{seconds} s"
+
+
 def clock_parts(span_ms: int) -> tuple[int, int, int, int]:
     """A span as days, hours, minutes and seconds, for those who put it into words."""
     minutes, seconds = divmod(span_ms // 1_000, 60)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.ids import RunId
+from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.states import RunState
 from stepfast.kernel.views import RunView
 
@@ -30,6 +30,18 @@ class GenerationView(NamedTuple):
     ended_at: Instant | None
 
 
+class ChildView(NamedTuple):
+    """A run that has not ended and that a wait of its parent stands for, in short."""
+
+    run_id: RunId
+    workflow: str
+    code: str
+    queue: str
+    state: RunState
+    worker_id: WorkerId | None
+    waits_for_code: bool
+
+
 class LifeRows(Protocol):
     """What a store tells of the lives of a run, and of the runs that it has started."""
 
@@ -39,6 +51,10 @@ class LifeRows(Protocol):
 
     async def children(self, run_id: RunId, after: RunId | None = None, limit: int = 1_000) -> list[RunView]:
         """The runs that a run has started itself, oldest first; `after` is the one that the page before ended with."""
+        ...
+
+    async def open_children(self, run_id: RunId, wait_id: int, limit: int = 100) -> list[ChildView]:
+        """Those that have not ended of the newest runs that a wait stands for; `limit` is how many are looked at."""
         ...
 
     async def transformations(self, run_id: RunId, limit: int = 1_000) -> list[RunView]:

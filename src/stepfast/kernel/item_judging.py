@@ -21,11 +21,13 @@ from stepfast.kernel.items import (
     ResolveItem,
     failed_cause,
     is_step_cause,
+    review_number,
     step_cause,
 )
 from stepfast.kernel.judging import judge
 from stepfast.kernel.plan_rules import BORNE
-from stepfast.kernel.reviews import ANYBODY, REVIEW_KINDS, Assign, Comment, ItemKind, LockedReview, Owner
+from stepfast.kernel.replay import way_back
+from stepfast.kernel.reviews import ANYBODY, Assign, Comment, ItemKind, LockedReview, Owner
 
 
 def judge_item(run: LockedRun, request: Request, command: ItemCommand, now: Instant) -> Change:
@@ -59,8 +61,9 @@ def assign(run: LockedRun, item: LockedItem, request: Request, assignee: str | N
 def resolve(run: LockedRun, item: LockedItem, request: Request, now: Instant) -> Change:
     """A failure is put aside with its dead letter; what has a better end is refused with the name of that."""
     _check_open(run, item)
-    if item.kind in REVIEW_KINDS:
-        review_id = f"{run.run_id}.{item.cause.partition(':')[2]}"
+    number = review_number(item.cause)
+    if number is not None:
+        review_id = f"{run.run_id}.{number}"
         raise IllegalMove(
             f"{_name(run, item)} stands for a review and ends with it. "
             f"Answer that with `stepfast reviews decide {review_id}`."
@@ -68,7 +71,8 @@ def resolve(run: LockedRun, item: LockedItem, request: Request, now: Instant) ->
     if item.kind is ItemKind.BLOCKED:
         raise IllegalMove(
             f"{_name(run, item)} stands for a run that waits for code which fits. Deploy that, "
-            f"or call the run off with `stepfast runs cancel {run.run_id}`."
+            f"or call the run off with `stepfast runs cancel {run.run_id}`. If no code fits any more, "
+            f"{way_back(run.run_id)}."
         )
     if is_step_cause(item.cause):
         told = _event(EventType.EXCEPTION_RESOLVED, item, request, now, resolution=DISCARDED)

@@ -8,6 +8,7 @@ from itertools import count
 
 from stepfast.kernel.decisions import CallId, Record
 from stepfast.kernel.errors import NonDeterminism
+from stepfast.kernel.ids import RunId
 from stepfast.kernel.plan_rules import GIVEN
 from stepfast.kernel.states import STEP_ENDED
 
@@ -47,6 +48,11 @@ class Replay:
         """The records that the code should have asked for by its end, and has not."""
         # What a person gave for a step is of no use to code that does not come by it.
         return [record for record in self.unclaimed() if not self._is_remnant(record) and record.kind != GIVEN]
+
+    def last_before(self, record: Record) -> Record | None:
+        """The record of the last call that had ended before another was made."""
+        ended = [each for each in self._newest.values() if each.seq < record.seq and each.state in STEP_ENDED]
+        return max(ended, key=lambda each: each.seq, default=None)
 
     def find(self, call: CallId, digest: str, same_input: Callable[[str], bool]) -> Record | None:
         """The record of a call in its own branch, now claimed; None if there is none.
@@ -125,7 +131,17 @@ def check_all_claimed(replay: Replay) -> None:
     left = [record for record in replay.left_out() if record.state in STEP_ENDED]
     if left:
         names = ", ".join(record.call.address for record in left[:5])
+        before = replay.last_before(left[0])
+        place = "nothing had ended (event 1)" if before is None else f"the last to end was {before.call.address}"
         raise NonDeterminism(
-            f"The code ended without asking for {len(left)} recorded step(s): {names}. "
+            f"The code ended without asking for {len(left)} recorded step(s): {names}; before them {place}. "
             f"Deploy code that still makes these calls, or give the changed workflow a new version."
         )
+
+
+def way_back(run_id: RunId) -> str:
+    """The way out of records that no code fits."""
+    return (
+        f"`stepfast runs rollback {run_id} --to STEP` takes it back to the end of a step before the change, "
+        f"and `stepfast runs resume {run_id}` lets it go on from there"
+    )

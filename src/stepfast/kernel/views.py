@@ -66,6 +66,7 @@ class RunView(NamedTuple):
     definition: str | None = None
     """The digest of the definition that it is pinned to; None for functions."""
     progress: Progress | None = None
+    tags: tuple[str, ...] = ()
 
 
 class RunFilter(NamedTuple):
@@ -120,6 +121,8 @@ class LetterView(NamedTuple):
     resolved_at: Instant | None
     resolution: str | None
     actor: str | None
+    error: str | None = None
+    """JSON, as a run has it: with traceback and causes. It is not read for lists."""
 
 
 class LetterFilter(NamedTuple):
@@ -135,6 +138,8 @@ class LetterFilter(NamedTuple):
     before: RunId | None = None
     resolved: bool = False
     limit: int = 100
+    step_name: str | None = None
+    """Every call of a step of this name, where `step` is one address."""
 
 
 class QueueView(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -17,7 +18,16 @@ T = TypeVar("T")
 def annotation_view(row: Row) -> AnnotationView:
     """A row of `list_annotations`."""
     position, seq, run_id, *rest = row
-    return AnnotationView(position, seq, RunId(str(run_id)), *rest)
+    view = AnnotationView(position, seq, RunId(str(run_id)), *rest)
+    return view._replace(value=_as_given(view.value))
+
+
+def _as_given(value: str) -> str:
+    """A value in the form in which every other value is stored; databases have forms of their own for it."""
+    try:
+        return json.dumps(json.loads(value), ensure_ascii=False, separators=(",", ":"))
+    except (ValueError, TypeError):
+        return value
 
 
 class Annotations:

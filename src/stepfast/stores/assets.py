@@ -333,7 +333,9 @@ def _use_key(tenant: str, key: str, new: NewAsset) -> Work[AssetView | None]:
 
 def _check_fence(fence: Fence) -> Work[None]:
     if not (yield "held_by", fence._asdict()):
-        raise LeaseLost(f"Run {fence.run_id} belongs to another holder by now; nothing was kept.")
+        raise LeaseLost(
+            f"Run {fence.run_id} is no longer held here: a command or another worker has it. Nothing was kept."
+        )
 
 
 def _call(keeping: Keeping) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from stepfast.kernel.durations import Instant
 
 
 class Weakness(NamedTuple):
-    """A setting under which what was acknowledged may be lost, and what to do about it."""
+    """A setting under which what was acknowledged may be lost, or nothing can be written, and what to do about it."""
 
     setting: str
     remedy: str
@@ -34,6 +34,10 @@ class Health(NamedTuple):
     oldest: LongTransaction | None
     trail_owner: str | None = None
     """The role that was used, if it could change or delete events."""
+    read_only: Weakness | None = None
+    """Why nobody can write there like this."""
+    reader: str | None = None
+    """The role that was used, if it lacks rights that an engine needs."""
 
 
 async def examine(url: str) -> Health:

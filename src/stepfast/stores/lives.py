@@ -6,8 +6,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from stepfast.kernel.generations import GenerationView
-from stepfast.kernel.ids import RunId
+from stepfast.kernel.generations import ChildView, GenerationView
+from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.states import RunState
 from stepfast.kernel.transformations import MARK
 from stepfast.kernel.views import RunView
@@ -26,6 +26,13 @@ def generation_of(row: Row) -> GenerationView:
     return view if view.state is None else view._replace(state=RunState(view.state))
 
 
+def child_of(row: Row) -> ChildView:
+    """A row of `list_open_children`."""
+    run_id, workflow, code, queue, state, worker_id, waits_for_code = row
+    holder = None if worker_id is None else WorkerId(str(worker_id))
+    return ChildView(RunId(str(run_id)), workflow, code, queue, RunState(state), holder, bool(waits_for_code))
+
+
 class Lives:
     """A run's generations, and the runs that it has started."""
 
@@ -40,6 +47,10 @@ class Lives:
     async def children(self, run_id: RunId, after: RunId | None = None, limit: int = 1_000) -> list[RunView]:
         """The runs that a run has started itself, oldest first."""
         return await self._children(run_id, limit, after=after)
+
+    async def open_children(self, run_id: RunId, wait_id: int, limit: int = 100) -> list[ChildView]:
+        """Those that have not ended of the newest runs that a wait stands for."""
+        return await self._ask("list_open_children", {"run_id": run_id, "wait_id": wait_id, "limit": limit}, child_of)
 
     async def transformations(self, run_id: RunId, limit: int = 1_000) -> list[RunView]:
         """Those of its children that are transformations, oldest first."""

@@ -73,9 +73,10 @@ def finding_parameters(limit: int, runs_after: RunId | None, tasks_after: RunId 
 
 def run_view(row: Row) -> RunView:
     """A row of `list_runs`."""
-    run_id, tenant, workflow, version, kind, state, *rest = row
+    run_id, tenant, workflow, version, kind, state, *rest, tags = row
     view = RunView(RunId(str(run_id)), tenant, workflow, version, kind, RunState(state), *rest)
-    return view._replace(worker_id=_worker_id(view.worker_id), parent_id=_run_id(view.parent_id))
+    own_tags = tuple(json.loads(tags or "[]"))
+    return view._replace(worker_id=_worker_id(view.worker_id), parent_id=_run_id(view.parent_id), tags=own_tags)
 
 
 def whole_run_view(row: Row) -> RunView:

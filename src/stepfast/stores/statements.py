@@ -83,7 +83,8 @@ def outside_statements() -> dict[str, str]:
 
 def unprefixed(text: str) -> str:
     """A statement for SQLite, whose tables are plain."""
-    return _NOT_HELD.sub(r"\1hold = 0", _PREFIX.sub("", text))
+    plain = _NOT_HELD.sub(r"\1hold = 0", _PREFIX.sub("", text))
+    return plain.replace("json_agg(", "json_group_array(")
 
 
 def numbered(text: str) -> Numbered:

@@ -45,7 +45,14 @@ def sqlite_path(url: str) -> Path:
 
 def check_exists(url: str) -> None:
     """Refuse a SQLite file that is not there, for those who want to look and not to make one."""
-    if urlsplit(url).scheme == "sqlite" and not sqlite_path(url).exists():
+    if not is_sqlite(url):
+        return
+    try:
+        is_there = sqlite_path(url).exists()
+    except OSError as problem:
+        words = "cannot be looked at. Allow reading and writing the file and its folder."
+        raise StoreUnusable(f"The store {sqlite_path(url)} {words} ({problem})") from problem
+    if not is_there:
         raise StoreUnusable(
             f"The store {sqlite_path(url)} does not exist. Name the database with --database or STEPFAST_DATABASE_URL, "
             "or make it with `stepfast migrate`."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import secrets
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
@@ -78,7 +79,9 @@ class Engine:
         self.clock = clock
         self._settings = settings
         self._patience_s = patience_s
-        self._keys = itertools.count(1)
+        # Keys of this engine alone: a database that several tests share, one after the other, keeps those of all.
+        mark = secrets.token_hex(4)
+        self._keys = (f"try-{mark}-{number}" for number in itertools.count(1))
         self._mortal: MortalStore | None = None
         self._worker: HandWorker | None = None
 
@@ -299,7 +302,7 @@ class Engine:
 
     def _key_for_a_second_try(self) -> str | None:
         # Without a crash to come nobody asks twice, and runs stay as the test wrote them.
-        return f"try-{next(self._keys)}" if self._store.may_die else None
+        return next(self._keys) if self._store.may_die else None
 
     async def _why_it_stays(self, handle: Run[Any]) -> str:
         view = await handle.info()

@@ -157,7 +157,7 @@ class Execution:
             if self._stopped_early is None and is_late(run, executor.clock.now()):
                 self._stopped_early = out_of_time(run.run_id)
             if self._stopped_early is not None:
-                self._ended(Stopped(self._stopped_early))
+                performance.forgo(self._stopped_early, self._ended)
                 return
             if run.deadline_at is not None:
                 self._errand = performance.run_errand(self._stop_at(run.deadline_at), "stepfast-deadline")

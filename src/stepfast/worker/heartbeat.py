@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import Callable
 
 from stepfast.kernel.durations import Instant
@@ -17,6 +18,30 @@ from stepfast.log import Log
 log = Log("heartbeat")
 
 SHORTEST_PAUSE_S = 0.05
+# A store that is away fails several heartbeats a second; a line for each would bury what else the log has to tell.
+QUIET_S = 30
+
+
+class Failures:
+    """Heartbeats that failed in a row: the first is told at once, those behind it together, now and then."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._told_at: float | None = None
+        self._untold = 0
+
+    def add(self) -> int:
+        """Count one more; how many there are to tell of now, 0 while it is too early for another line."""
+        self._untold += 1
+        now = self._now()
+        if self._told_at is not None and now - self._told_at < QUIET_S:
+            return 0
+        self._told_at, told, self._untold = now, self._untold, 0
+        return told
+
+    def end(self) -> None:
+        """A heartbeat was answered: the next failure is the first of others."""
+        self._told_at, self._untold = None, 0
 
 
 class Heartbeat:
@@ -38,6 +63,7 @@ class Heartbeat:
         self._home = asyncio.get_running_loop()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
+        self._failures = Failures()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stepfast-heartbeat", daemon=True)
         self.sent = 0
@@ -69,14 +95,17 @@ class Heartbeat:
         number = self.sent
         try:
             beat = await self._store.beat(self._worker_id)
-        except StepfastError as error:
-            log.warning("heartbeat_failed", worker_id=self._worker_id, error=error)
-            return False
         except Exception as error:  # noqa: BLE001 - whatever it is, the next heartbeat must be sent
-            log.warning("heartbeat_failed", worker_id=self._worker_id, error=f"{type(error).__name__}: {error}")
+            self._tell(error)
             return False
+        self._failures.end()
         # In this thread, for the worker's own loop may be busy and the moment grow old.
         self._tell_time(beat.now)
         with contextlib.suppress(RuntimeError):
             self._home.call_soon_threadsafe(self._heard, beat, number)
         return True
+
+    def _tell(self, error: Exception) -> None:
+        told = error if isinstance(error, StepfastError) else f"{type(error).__name__}: {error}"
+        if failures := self._failures.add():
+            log.warning("heartbeat_failed", worker_id=self._worker_id, failures=failures, error=told)

@@ -84,6 +84,8 @@ class WorkerSettings:
     max_runs: int | None = None
     grace_ms: int = DEFAULT_GRACE_MS
     retry: Retry = Retry()  # noqa: RUF009 - it is frozen
+    heartbeat_given: str = field(default="", compare=False, repr=False)
+    """Where a heartbeat was set outside of code, and to what, in the words of a message."""
 
     def __post_init__(self) -> None:
         if self.heartbeat_ms == 0:
@@ -96,9 +98,13 @@ class WorkerSettings:
         return self.queue_concurrency.get(queue, self.concurrency)
 
     def with_lease(self, lease_ms: int) -> WorkerSettings:
-        """The same with another lease; a heartbeat that was a third of it stays a third."""
-        is_a_third = self.heartbeat_ms == self.lease_ms // HEARTBEATS_PER_LEASE
-        return replace(self, lease_ms=lease_ms, heartbeat_ms=0 if is_a_third else self.heartbeat_ms)
+        """The same with another lease; a heartbeat that nobody has set stays a third of it."""
+        if not self.heartbeat_given and self.heartbeat_ms == self.lease_ms // HEARTBEATS_PER_LEASE:
+            return replace(self, lease_ms=lease_ms, heartbeat_ms=0)
+        if self.heartbeat_ms * 2 > lease_ms:
+            given = self.heartbeat_given or f"heartbeat_ms is {self.heartbeat_ms}"
+            raise Invalid(f"lease is {_written(lease_ms)}; it must be at least twice the heartbeat, and {given}.")
+        return replace(self, lease_ms=lease_ms)
 
     @cached_property
     def slots(self) -> int:

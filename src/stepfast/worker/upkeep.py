@@ -12,6 +12,7 @@ from stepfast.kernel.errors import LeaseLost, StepfastError
 from stepfast.kernel.exchange import DeadRun, Upkeep, UpkeepReport
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.ports import Clock, Store
+from stepfast.kernel.texts import counted
 from stepfast.log import Log
 from stepfast.worker.execute import out_of_time
 from stepfast.workflows import failures
@@ -105,7 +106,9 @@ class UpkeepLoop:
         return bool(ended)
 
     def _request(self) -> Upkeep:
-        error = LeaseLost(f"Its worker died {self._max_crashes} times while it executed nothing but this run.")
+        error = LeaseLost(
+            f"Its worker died {counted(self._max_crashes, 'time')} while it executed nothing but this run."
+        )
         return Upkeep(self.may_bury(), self._max_crashes, RUNS_PER_PASS, _verdict(error))
 
     def _tell(self, report: UpkeepReport) -> None:

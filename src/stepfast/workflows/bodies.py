@@ -190,3 +190,9 @@ def _key_function(key: Key | None) -> Callable[[dict[str, Any]], object] | None:
         return lambda arguments: key(**arguments)
     names = [key] if isinstance(key, str) else list(key)
     return lambda arguments: [str(arguments[name]) for name in names]
+
+
+def as_raised(error: BaseException) -> BaseException:
+    """What a body itself raised, where that had to be wrapped to leave its thread: policies judge by it."""
+    cause = error.__cause__
+    return cause if isinstance(error, StepFailed) and isinstance(cause, KeyboardInterrupt | GeneratorExit) else error

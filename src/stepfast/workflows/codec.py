@@ -20,68 +20,25 @@ from stepfast.workflows.culprits import (
     MAX_DIGITS,
     Culprit,
     children,
-    drift,
     find,
     foreign,
     is_native,
     undecodable,
     unwritable,
 )
+from stepfast.workflows.drift import Comparison, is_equal
 from stepfast.workflows.outside import result_hint
+from stepfast.workflows.writing import WRITER_CONFIG, WRITTEN_TUPLES, Writer, checked
+
+if typing.TYPE_CHECKING:
+    from pydantic_core import SchemaSerializer
 
 MAX_VALUE_BYTES = 64 * 1024 * 1024
 CONFIG: dict[str, Any] = {"ser_json_bytes": "base64", "val_json_bytes": "base64"}
-# By default pydantic writes null for NaN, and the loss could not be seen.
-WRITER_CONFIG: dict[str, Any] = {"ser_json_inf_nan": "constants"}
-NESTED = re.compile("(.*_)?schema|choices|steps|fields|definitions|serialization")
 
 
 def digest(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def checked(value: Any) -> Any:
-    """Writes a part hinted as Any; pydantic keeps only an error's message, so that carries which part it was."""
-    if not is_native(value):
-        raise ValueError(f"foreign part {id(value)}")
-    return value
-
-
-def ordered(value: Any, write: Callable[[Any], Any]) -> Any:
-    """Writes equal sets as equal text, whatever order they iterate in."""
-    from pydantic_core import to_json
-
-    return sorted(write(value), key=to_json)
-
-
-class Writer:
-    """Turns a schema of pydantic into one that loses nothing silently, and notes where types may drift."""
-
-    def __init__(self) -> None:
-        self.classes: set[type] = set()
-        self.has_union = False
-
-    def tailor(self, node: Any) -> Any:
-        if not isinstance(node, dict):
-            return type(node)(map(self.tailor, node)) if isinstance(node, (list, tuple)) else node
-        if not isinstance(node.get("type"), str):
-            return {name: self.tailor(part) for name, part in node.items()}
-        return self.guard({key: self.tailor(part) if NESTED.fullmatch(key) else part for key, part in node.items()})
-
-    def guard(self, node: dict[str, Any]) -> dict[str, Any]:
-        if "config" in node:
-            node["config"] = node["config"] | WRITER_CONFIG
-        match node["type"]:
-            case "union":
-                self.has_union = True
-            case "model" | "dataclass":
-                self.classes.add(node["cls"])
-            # The keys of such a dict would become strings, so it may hold only what JSON has.
-            case "any" | "dict" if node.get("keys_schema", node)["type"] in ("any", "dict"):
-                node.setdefault("serialization", {"type": "function-plain", "function": checked})
-            case "set" | "frozenset":
-                node.setdefault("serialization", {"type": "function-wrap", "function": ordered})
-        return node
 
 
 class NativeForm:
@@ -130,6 +87,9 @@ class NativeForm:
 class HintedForm(NativeForm):
     """A hint, compiled. Field names are written, never aliases, so that every model reads back what it wrote."""
 
+    own_dicts = 0
+    """How many TypedDicts of the schema are made here, and so hold nothing that they do not name."""
+
     def __init__(self, hint: Any, subject: str, misfit: type[Invalid]) -> None:
         from pydantic_core import SchemaSerializer, SchemaValidator
 
@@ -138,6 +98,8 @@ class HintedForm(NativeForm):
         # The prebuilt serializer of a model would bypass what the writer tailors.
         self.to_json = SchemaSerializer(writer.tailor(schema), config | WRITER_CONFIG, _use_prebuilt=False).to_json
         self.validate_json = SchemaValidator(schema, config).validate_json
+        self.hint = hint
+        self.is_exact = writer.is_exact and writer.typed_dicts <= self.own_dicts
         self.misfit = misfit
         self.writer = writer
         self.exact = next((each for each in (*ATOMS, float) if each is (type(None) if hint is None else hint)), None)
@@ -170,10 +132,39 @@ class HintedForm(NativeForm):
             return text, value
         text, restored = super().restore(value)
         writer = self.writer
-        may_drift = writer.has_union or (writer.classes and any(map(type.__subclasses__, writer.classes)))
-        if may_drift and (culprit := drift(value, restored)):
-            raise Unstorable(culprit.told(self.subject))
+        is_strict = writer.has_union or bool(writer.classes and any(map(type.__subclasses__, writer.classes)))
+        if is_strict or not (self.is_exact or (not writer.is_partial and is_equal(value, restored))):
+            self.check_kept(value, restored, is_strict)
         return text, restored
+
+    def check_kept(self, value: object, restored: object, is_strict: bool) -> None:
+        """Refuses a value of which a part came back as another."""
+        written_as_tuples = functools.cache(lambda: self.tuples_in(value))
+        compared = Comparison(is_strict, not self.writer.hides, lambda part: id(part) in written_as_tuples())
+        if culprit := compared.culprit(value, restored):
+            raise Unstorable(culprit.told(self.subject))
+
+    def tuples_in(self, value: object) -> Collection[int]:
+        """The ids of what is written as a tuple; asked only of tuples that came back as lists."""
+        if self.tuple_writer is None:
+            return ()
+        noted: set[int] = set()
+        before = WRITTEN_TUPLES.set(noted)
+        try:
+            self.tuple_writer.to_json(value, warnings=False, round_trip=True, by_alias=False)
+        finally:
+            WRITTEN_TUPLES.reset(before)
+        return noted
+
+    @functools.cached_property
+    def tuple_writer(self) -> SchemaSerializer | None:
+        """Beside a union only a tuple can come back as a list though its hint says tuple."""
+        from pydantic_core import SchemaSerializer
+
+        if not (self.writer.has_union and self.writer.has_tuple):
+            return None
+        schema, config = schema_of(self.hint, self.subject), typing.cast(Any, CONFIG | WRITER_CONFIG)
+        return SchemaSerializer(Writer(notes_tuples=True).tailor(schema), config, _use_prebuilt=False)
 
     def refusal(self, value: object, error: Exception) -> Invalid:
         culprit = find(value, unwritable) or self.foreign_part(value, error)
@@ -209,8 +200,16 @@ class HintedForm(NativeForm):
 class ArgumentsForm(HintedForm):
     """All arguments of a function; texts and whole numbers alone come back as they went, and cost a third."""
 
-    def __init__(self, fields: dict[str, Any], subject: str) -> None:
-        super().__init__(typed_dict("Arguments", fields), subject, Invalid)
+    own_dicts = 1
+
+    def __init__(self, fields: dict[str, Any], what: str) -> None:
+        try:
+            super().__init__(typed_dict("Arguments", fields), f"the arguments of {what}", Invalid)
+        except InvalidDefinition:
+            # All hints together say nothing; the one that cannot be stored alone is the one to name.
+            for name, hint in fields.items():
+                schema_of(without_presence(hint), f"the argument {name!r} of {what}")
+            raise
         kinds = {name: without_presence(hint) for name, hint in fields.items()}
         self.atoms = kinds if all(any(kind is atom for atom in ATOMS) for kind in kinds.values()) else {}
 
@@ -388,7 +387,7 @@ class ArgumentsCodec(Codec):
         self._signature = inspect.signature(function)
         self._parameters = parameters = tuple(self._signature.parameters.values())
         # Without this codec itself: a definition that nobody has any more goes at once, and with all that it names.
-        super().__init__(what, lambda: ArgumentsForm(fields_of(function, parameters), f"the arguments of {what}"))
+        super().__init__(what, lambda: ArgumentsForm(fields_of(function, parameters), what))
         self._names = tuple(self._signature.parameters)
         self._plain = all(each.kind is each.POSITIONAL_OR_KEYWORD for each in self._parameters)
         self._count = len(self._names) if self._plain else -1

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from asyncio import events
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, Never, TypeVar, overload
 
-from stepfast.kernel.durations import Duration, span_ms
+from stepfast.kernel.durations import Duration, span_ms, told_span
 from stepfast.kernel.errors import Invalid, StepFailed, WaitTimeout, WrongCall
+from stepfast.workflows.bodies import current_step
 from stepfast.workflows.branches import Deadline, ThreadCode, thread_code
 from stepfast.workflows.child_calls import ChildKind, ChildrenCall, PageCall
 from stepfast.workflows.functions import AsyncWorkflow, SyncWorkflow, child_kind
@@ -18,7 +20,7 @@ from stepfast.workflows.joins import Join, JoinSpec, Outcome, Tally, join_of
 from stepfast.workflows.loop import RunLoop
 from stepfast.workflows.steps import AsyncStep, SyncStep, spread_kind, step_kind
 from stepfast.workflows.wait_calls import SleepCall
-from stepfast.workflows.waiting import ask, sleep
+from stepfast.workflows.waiting import ask
 
 # With `at_once` children are started in so many groups side by side: the next begins when one of them has ended. With
 # more of them a slow child keeps fewer places empty, and their parent is claimed more often.
@@ -99,6 +101,7 @@ class Each:
         spread: bool = False,
     ) -> Coroutine[Any, Any, Any]:
         _refuse_in_thread("each")
+        _refuse_in_step("each")
         return _each(function, items, at_once, join, spread)
 
     @overload
@@ -259,12 +262,23 @@ class Race:
     made by the race itself: `race.sync(paid=lambda: receive("paid"), late=lambda: sleep("24h"))`.
     """
 
-    def __call__(self, **calls: Awaitable[Any]) -> Coroutine[Any, Any, tuple[str, Any]]:
-        _refuse_in_thread("race")
+    def __call__(self, *unnamed: Never, **calls: Awaitable[Any]) -> Coroutine[Any, Any, tuple[str, Any]]:
+        try:
+            _refuse_in_thread("race")
+            _refuse_in_step("race")
+            _refuse_unnamed(unnamed, "race(paid=receive('paid'), late=sleep('24h'))")
+        except WrongCall:
+            _close([*unnamed, *calls.values()])
+            raise
         return _race(calls)
 
-    def sync(self, **calls: Callable[[], Awaitable[Any]]) -> tuple[str, Any]:
+    def sync(self, *unnamed: Never, **calls: Callable[[], Awaitable[Any]]) -> tuple[str, Any]:
         """The same in a `def` workflow: blocks until one has ended."""
+
+        _refuse_unnamed(unnamed, "race.sync(paid=lambda: receive('paid'), late=lambda: sleep('24h'))")
+        for name, call in calls.items():
+            if not callable(call):
+                raise WrongCall(f"race.sync({name}=...) takes a function without arguments; write {name}=lambda: ...")
 
         async def race() -> tuple[str, Any]:
             return await _race({name: call() for name, call in calls.items()})
@@ -279,6 +293,7 @@ race = Race()
 async def _race(calls: Mapping[str, Awaitable[Any]]) -> tuple[str, Any]:
     if not calls:
         raise Invalid("race() needs at least one call, as in race(paid=receive('paid'), late=sleep('24h')).")
+    _refuse_unawaitable(calls)
     tasks = {asyncio.ensure_future(call): name for name, call in calls.items()}
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -286,6 +301,29 @@ async def _race(calls: Mapping[str, Awaitable[Any]]) -> tuple[str, Any]:
         await call_off(tasks)
     first = next(task for task in tasks if task in done)
     return tasks[first], first.result()
+
+
+def _refuse_unawaitable(calls: Mapping[str, object]) -> None:
+    wrong = next((name for name, call in calls.items() if not inspect.isawaitable(call)), None)
+    if wrong is None:
+        return
+    _close(calls.values())
+    kind = type(calls[wrong]).__name__
+    raise WrongCall(
+        f"race({wrong}=...) takes a call, as in race({wrong}=sleep('24h')); what it was given is of type {kind}."
+    )
+
+
+def _refuse_unnamed(calls: Sequence[object], form: str) -> None:
+    if calls:
+        raise WrongCall(f"race takes each call under a name, by which it tells the first: write {form}.")
+
+
+def _close(calls: Iterable[object]) -> None:
+    """Let go of calls that will not be made; else Python warns that nobody has awaited them."""
+    for call in calls:
+        if inspect.iscoroutine(call):
+            call.close()
 
 
 class Timeout:
@@ -304,7 +342,7 @@ class Timeout:
         self._task = asyncio.current_task()
         assert self._task is not None
         self._cancelling = self._task.cancelling()
-        self._timer = asyncio.ensure_future(sleep(self._duration))
+        self._timer = asyncio.ensure_future(ask("timeout", SleepCall(self._span_ms)))
         self._timer.add_done_callback(self._expire)
 
     def _expire(self, timer: asyncio.Future[None]) -> None:
@@ -334,7 +372,7 @@ class Timeout:
         self._deadline.end()
 
     def _error(self) -> WaitTimeout:
-        return WaitTimeout(f"What was to be done within {self._duration} took longer.")
+        return WaitTimeout(f"What was to be done within {told_span(self._duration)} took longer.")
 
 
 def timeout(duration: Duration) -> Timeout:
@@ -348,6 +386,12 @@ def timeout(duration: Duration) -> Timeout:
 def _refuse_in_thread(name: str) -> None:
     if events._get_running_loop() is None and thread_code() is not None:
         raise WrongCall(f"{name}(...) is for `async def` workflows: in a `def` workflow call {name}.sync(...).")
+
+
+def _refuse_in_step(name: str) -> None:
+    """A step is done in one piece: calls that are combined there would have no records of their own."""
+    if not isinstance(events._get_running_loop(), RunLoop) and current_step.get(None) is not None:
+        raise WrongCall(f"{name}(...) was called in a step's body; call it in the code of the workflow.")
 
 
 def _thread_for(name: str) -> ThreadCode:

@@ -6,9 +6,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
 from decimal import Decimal
-from enum import Enum
 from typing import Any, NamedTuple
 
 # What the JSON parser of pydantic and the integer parser of Python read back.
@@ -16,8 +14,6 @@ MAX_DEPTH = 200
 MAX_DIGITS = 4300
 
 ATOMS = frozenset((str, int, bool, type(None)))
-# Classes that may stand in for a subclass of theirs; `date` is not one, since a datetime would lose its time.
-PLAIN = frozenset((str, int, float, bytes, list, tuple, dict, datetime))
 
 Judge = Callable[[object], tuple[str, str] | None]
 
@@ -29,10 +25,11 @@ class Culprit(NamedTuple):
     value: object
     fault: str
     remedy: str
+    is_shown: bool = True
 
     def told(self, subject: str) -> str:
         place = f"at {self.path if len(self.path) <= 160 else f'{self.path[:80]}...'} is" if self.path else "it is"
-        shown = f"{brief(self.value)} ({type(self.value).__qualname__})"
+        shown = f"{brief(self.value) if self.is_shown else 'a value'} ({type(self.value).__qualname__})"
         return f"{subject} cannot be stored: {place} {shown}, which {self.fault}. {self.remedy}."
 
 
@@ -48,11 +45,16 @@ def brief(value: object) -> str:
     return f"a value of {len(value)} parts" if isinstance(value, (list, tuple, dict, set, frozenset)) else "an object"
 
 
+def step_to(key: object) -> str:
+    """The step of a path that leads to what a mapping has under a key."""
+    return f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{brief(key)}]"
+
+
 def children(value: object) -> Iterator[tuple[str, object]]:
     """The parts of a value, each with the step of the path that leads to it."""
     if isinstance(value, Mapping):
         for key, item in value.items():
-            step = f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{brief(key)}]"
+            step = step_to(key)
             yield f"{step} (the key)", key
             yield step, item
     elif isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -98,8 +100,26 @@ def foreign(value: object) -> tuple[str, str] | None:
     if type(value) is dict and not all(type(key) is str for key in value):
         return "has keys that are not strings", "Annotate the return type or parameter, as in dict[int, str]"
     known = type(value) in ATOMS or type(value) in (float, list, tuple, dict)
-    remedy = f"Annotate the return type or parameter with its type, {type(value).__name__}"
-    return unwritable(value) or (None if known else ("JSON alone cannot restore", remedy))
+    return unwritable(value) or (None if known else ("JSON alone cannot restore", remedy_of(value)))
+
+
+def remedy_of(value: object) -> str:
+    """What to do about a value that JSON does not have: a hint helps only if there is one for it."""
+    kind = type(value)
+    if isinstance(value, type) or kind is object or not has_hint(kind):
+        return "Such a value cannot be stored: use a dataclass or model, or a name to find it by"
+    return f"Annotate the return type or parameter with its type, {kind.__name__}"
+
+
+def has_hint(kind: type) -> bool:
+    """Whether values of a class could be stored by a hint that names it."""
+    from pydantic import TypeAdapter
+
+    try:
+        TypeAdapter(kind)
+    except Exception:  # noqa: BLE001 - other people's classes
+        return False
+    return True
 
 
 def undecodable(value: object) -> tuple[str, str] | None:
@@ -121,17 +141,3 @@ def is_native(value: Any, room: int = MAX_DEPTH) -> bool:
     if (kind is list or kind is tuple) and room:
         return all(type(item) in ATOMS or is_native(item, room - 1) for item in value)
     return kind in ATOMS or (kind is float and math.isfinite(value))
-
-
-def drift(value: object, restored: object, path: str = "") -> Culprit | None:
-    """The first part that would come back as another type: a subclass, or the wrong branch of a union."""
-    kind, own = type(restored), type(value)
-    if kind is own and own in ATOMS:
-        return None
-    is_plain = kind in PLAIN and isinstance(value, kind) and not isinstance(value, Enum)
-    if not (kind is own or is_plain or (kind, own) in ((float, int), (list, tuple))):
-        remedy = f"Annotate it with {own.__name__} itself, or with a union told apart by a tag"
-        return Culprit(path, value, f"would come back as {kind.__name__}", remedy)
-    twins = {} if isinstance(value, (set, frozenset)) else dict(children(restored))
-    pairs = ((step, child, twins[step]) for step, child in children(value) if step in twins)
-    return next((found for step, child, twin in pairs if (found := drift(child, twin, path + step))), None)

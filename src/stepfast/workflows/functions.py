@@ -15,6 +15,7 @@ from stepfast.kernel.durations import Duration
 from stepfast.kernel.errors import InvalidDefinition, WrongCall
 from stepfast.kernel.retry import Retry
 from stepfast.kernel.texts import shown
+from stepfast.workflows.bodies import current_step
 from stepfast.workflows.branches import ask_blocking, thread_branch
 from stepfast.workflows.child_calls import ChildKind, ChildrenCall
 from stepfast.workflows.codec import ArgumentsCodec, ValueCodec
@@ -23,7 +24,15 @@ from stepfast.workflows.joins import ONE
 from stepfast.workflows.limits import check_limit
 from stepfast.workflows.loop import RunLoop
 from stepfast.workflows.registry import DEFINED
-from stepfast.workflows.steps import ask_durably, check_name, refuse_blocking_in_async
+from stepfast.workflows.steps import (
+    ask_durably,
+    check_name,
+    refuse_aio_in_thread,
+    refuse_aio_of_async,
+    refuse_blocking_in_async,
+    refuse_sync_in_async,
+    refuse_sync_of_def,
+)
 
 if TYPE_CHECKING:
     from stepfast.workflows.inputs import AssetsOf
@@ -103,11 +112,21 @@ class AsyncWorkflow(Generic[P, T]):
         if loop is None and thread_branch() is not None:
             name = self.workflow.name
             raise WrongCall(f"Workflow {name!r} is async: in a `def` workflow call {name}.sync(...).")
+        _refuse_in_step(self.workflow.name)
         return cast(Coroutine[Any, Any, T], self.workflow.function(*args, **kwargs))
 
     def sync(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run it as a child of a `def` workflow, and wait for its result."""
+        refuse_sync_in_async(self.workflow.name)
         return cast(T, _child_blocking(self.workflow, args, kwargs))
+
+    # Type checkers refuse it as an attribute that is not there.
+    if not TYPE_CHECKING:
+
+        def aio(self, *args: Any, **kwargs: Any) -> None:
+            """The form of a `def` workflow: names the right one."""
+            _refuse_in_step(self.workflow.name)
+            refuse_aio_of_async(self.workflow.name)
 
     @property
     def start(self) -> Starter[P, T]:
@@ -130,6 +149,7 @@ class SyncWorkflow(Generic[P, T]):
         refuse_blocking_in_async(self.workflow.name)
         if thread_branch() is not None:
             return cast(T, _child_blocking(self.workflow, args, kwargs))
+        _refuse_in_step(self.workflow.name)
         return cast(T, self.workflow.function(*args, **kwargs))
 
     def aio(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
@@ -137,7 +157,17 @@ class SyncWorkflow(Generic[P, T]):
         loop = events._get_running_loop()
         if isinstance(loop, RunLoop):
             return ask_durably(loop, _one_child(self.workflow, args, kwargs))
+        refuse_aio_in_thread(self.workflow.name)
+        _refuse_in_step(self.workflow.name)
         return asyncio.to_thread(self.workflow.function, *args, **kwargs)
+
+    # Type checkers refuse it as an attribute that is not there.
+    if not TYPE_CHECKING:
+
+        def sync(self, *args: Any, **kwargs: Any) -> None:
+            """The form of an async workflow: names the right one."""
+            _refuse_in_step(self.workflow.name)
+            refuse_sync_of_def(self.workflow.name)
 
     @property
     def start(self) -> Starter[P, T]:
@@ -171,11 +201,20 @@ def _one_child(workflow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 
 def _child_blocking(workflow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    refuse_blocking_in_async(workflow.name)
     branch = thread_branch()
     if branch is None:
+        _refuse_in_step(workflow.name)
         return asyncio.run(workflow.function(*args, **kwargs))
     return ask_blocking(branch, _one_child(workflow, args, kwargs))
+
+
+def _refuse_in_step(name: str) -> None:
+    """A step is done in one piece: called there as the plain function, a child would be no run of its own."""
+    if current_step.get(None) is not None:
+        raise WrongCall(
+            f"Workflow {name!r} was called in a step's body, which cannot wait for a child. "
+            f"Call it in the code of the workflow, or start a run with `await app.start({name}, ...)`."
+        )
 
 
 def run_blocking(workflow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

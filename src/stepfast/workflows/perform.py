@@ -91,6 +91,11 @@ class Performance:
         else:
             self._begin()
 
+    def forgo(self, reason: BaseException, ended: Callable[[Ending], None]) -> None:
+        """End before the code has begun. Whoever stops it later comes too late, as after any other end."""
+        self._tell = ended
+        self._end(Stopped(reason))
+
     async def performed(self) -> Ending:
         """The same, for one who waits for it; who is cancelled here drops the run's code."""
         ended: asyncio.Future[Ending] = self._outer.create_future()
@@ -221,7 +226,8 @@ class Performance:
     def _returned(self, value: object) -> None:
         whole = value.value if isinstance(value, Partial) else value
         try:
-            text = self._workflow.result.encode(whole)
+            # Read back as well: a None that its hint does not allow is written without complaint.
+            text, _ = self._workflow.result.restore(whole)
         except StepfastError as error:
             self._end_checked(Raised(error))
         else:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from stepfast.kernel.errors import Invalid, InvalidDefinition
+from stepfast.kernel.errors import InvalidDefinition, WorkflowNotFound
 from stepfast.kernel.retry import Retry
 from stepfast.kernel.texts import shown
 from stepfast.workflows.codec import ArgumentsCodec, ValueCodec
@@ -195,7 +195,7 @@ class Registry:
         """The highest version of a workflow."""
         versions = [workflow for workflow in self.workflows() if workflow.name == name]
         if not versions:
-            raise Invalid(f"No workflow is named {shown(name)} here. {self._names_for_people(name)}")
+            raise WorkflowNotFound(f"No workflow is named {shown(name)} here. {self._names_for_people(name)}")
         return max(versions, key=lambda workflow: workflow.version)
 
     def codes(self) -> list[str]:

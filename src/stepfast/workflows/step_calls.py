@@ -17,7 +17,7 @@ from stepfast.kernel.outside import Asking
 from stepfast.kernel.outside_rules import go_outside
 from stepfast.kernel.states import StepState, WaitKind
 from stepfast.workflows import failures
-from stepfast.workflows.bodies import Later, StepBody, StepInfo
+from stepfast.workflows.bodies import Later, StepBody, StepInfo, as_raised
 from stepfast.workflows.calls import Asked
 from stepfast.workflows.limits import Limit, OutOfTime, attempt_limit, given_up, run_within, timed_out
 from stepfast.workflows.outside import Outside
@@ -282,7 +282,7 @@ class StepCall:
             is_final = error.limit.is_final
             error = timed_out(address, attempt, limits, is_final)
         retry = self._body.retry or asked.context.host.default_retry
-        if is_final or not retry.allows(attempt, error):
+        if is_final or not retry.allows(attempt, as_raised(error)):
             self._fail(asked, started_at, error)
             return True
         delay_ms, end = retry.delay_ms(attempt, asked.digest), limits.end(self._begun_at)

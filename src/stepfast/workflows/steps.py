@@ -7,7 +7,7 @@ import functools
 import inspect
 from asyncio import events
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar, cast, overload
 
 from stepfast.kernel.durations import Duration
 from stepfast.kernel.errors import InvalidDefinition, WrongCall
@@ -47,11 +47,18 @@ class AsyncStep(Generic[P, T]):
 
     def sync(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call it from a `def` workflow."""
-        refuse_blocking_in_async(self.body.name)
+        refuse_sync_in_async(self.body.name)
         branch = thread_branch()
         if branch is not None:
             return cast(T, ask_blocking(branch, operation_of(self.body, args, kwargs)))
         return cast(T, asyncio.run(self.body.function(*args, **kwargs)))
+
+    # Type checkers refuse it as an attribute that is not there.
+    if not TYPE_CHECKING:
+
+        def aio(self, *args: Any, **kwargs: Any) -> None:
+            """The form of a `def` step: names the right one."""
+            refuse_aio_of_async(self.body.name)
 
 
 class SyncStep(Generic[P, T]):
@@ -75,7 +82,15 @@ class SyncStep(Generic[P, T]):
         loop = events._get_running_loop()
         if isinstance(loop, RunLoop):
             return ask_durably(loop, operation_of(self.body, args, kwargs))
+        refuse_aio_in_thread(self.body.name)
         return asyncio.to_thread(self.body.function, *args, **kwargs)
+
+    # Type checkers refuse it as an attribute that is not there.
+    if not TYPE_CHECKING:
+
+        def sync(self, *args: Any, **kwargs: Any) -> None:
+            """The form of an async step: names the right one."""
+            refuse_sync_of_def(self.body.name)
 
 
 def operation_of(body: StepBody, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Operation:
@@ -144,6 +159,34 @@ def refuse_blocking_in_async(name: str) -> None:
     """A blocking call in an async workflow would stop the whole worker."""
     if isinstance(events._get_running_loop(), RunLoop):
         raise WrongCall(f"{name!r} blocks: in an `async def` workflow write `await {name}.aio(...)`.")
+
+
+def refuse_sync_in_async(name: str) -> None:
+    """The blocking form of an async function, where an event loop runs: a workflow's, or any other."""
+    loop = events._get_running_loop()
+    if loop is not None:
+        where = "an `async def` workflow" if isinstance(loop, RunLoop) else "async code"
+        raise WrongCall(f"{name}.sync(...) blocks: in {where} write `await {name}(...)`.")
+
+
+def refuse_aio_in_thread(name: str) -> None:
+    """The awaitable form of a `def` function, where nobody can await it."""
+    if events._get_running_loop() is None and thread_branch() is not None:
+        raise WrongCall(f"{name}.aio(...) must be awaited: in a `def` workflow call {name}(...).")
+
+
+def refuse_aio_of_async(name: str) -> NoReturn:
+    """A form that only `def` functions have."""
+    is_async = events._get_running_loop() is not None
+    right = f"write `await {name}(...)`" if is_async else f"call {name}.sync(...)"
+    raise WrongCall(f"{name!r} is async and has no `aio`: {right}.")
+
+
+def refuse_sync_of_def(name: str) -> NoReturn:
+    """A form that only async functions have."""
+    is_async = events._get_running_loop() is not None
+    right = f"write `await {name}.aio(...)`" if is_async else f"call {name}(...)"
+    raise WrongCall(f"{name!r} is no async function and has no `sync`: {right}.")
 
 
 @overload

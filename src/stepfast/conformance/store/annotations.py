@@ -31,19 +31,20 @@ class AnnotationsSuite(StoreSuite):
     async def test_what_is_noted_with_a_commit_is_found_whole(self, harness: Harness) -> None:
         run = await harness.held()
         about: dict[str, Any] = {"step": "charge#1", "attempt": 2, "actor": "ann"}
-        event = annotated("quality", '{"stars": [4, null]}', "page 1", Instant(NOON), reason="why", **about)
+        event = annotated(
+            "quality", '{"stars": [4, null], "by": "Zoé"}', "page 1", Instant(NOON), reason="why", **about
+        )
         await harness.save(decide(run, events=(event,)))
         (noted,) = await found(harness)
         told = await harness.last_event(run.run_id)
-        assert noted._replace(value="") == AnnotationView(
+        assert noted == AnnotationView(
             *(told.position, told.seq, run.run_id, "acme", 1, Instant(NOON)),
             **about,
             name="quality",
-            value="",
+            value='{"stars":[4,null],"by":"Zoé"}',
             scope="page 1",
             reason="why",
         )
-        assert json.loads(noted.value) == {"stars": [4, None]}
 
     @cases(ends={"of a run that waits": False, "of a run that has ended": True})
     async def test_what_somebody_notes_changes_nothing_else(self, harness: Harness, ends: bool) -> None:

@@ -63,6 +63,11 @@ class LettersSuite(StoreSuite):
         run = await letter(harness, **wanted)
         assert await listed(harness, **wanted) == [run.run_id]
 
+    async def test_all_calls_of_a_step_may_be_asked_for_by_its_name(self, harness: Harness) -> None:
+        steps = ("ship#1", "ship#2", "0.1/ship#1", "reship#1", None)
+        runs = [(await letter(harness, step=step)).run_id for step in steps]
+        assert await listed(harness, step_name="ship") == [runs[2], runs[1], runs[0]]
+
     async def test_one_run_may_be_asked_for(self, harness: Harness) -> None:
         wanted, _ = await letter(harness), await letter(harness)
         assert await listed(harness, run_id=wanted.run_id) == [wanted.run_id]

@@ -47,6 +47,20 @@ class LivesSuite(StoreSuite):
         rest = await harness.store.children(parent.run_id, first[-1].run_id)
         assert [child.run_id for child in (*first, *rest)] == sorted(born)
 
+    async def test_the_open_children_of_a_wait_come_newest_first_and_only_so_many_are_looked_at(
+        self, harness: Harness
+    ) -> None:
+        parent, born = await harness.parent(children=3, need=3)
+        oldest, middle, newest = sorted(born)
+        held = await harness.claim_run(newest)
+        assert held is not None
+        await harness.save(end(held))
+        found = await harness.store.open_children(parent.run_id, 1)
+        assert [child.run_id for child in found] == [middle, oldest]
+        assert [child.run_id for child in await harness.store.open_children(parent.run_id, 1, limit=2)] == [middle]
+        assert await harness.store.open_children(parent.run_id, 2) == []
+        assert (found[0].state, found[0].queue, found[0].waits_for_code) == (RunState.PENDING, "children", False)
+
     async def test_transformations_are_listed_without_the_other_children(self, harness: Harness) -> None:
         parent = await harness.held()
         kinds = (

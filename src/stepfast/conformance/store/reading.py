@@ -72,6 +72,17 @@ class ReadingSuite(StoreSuite):
         view = await harness.view(started.run_id)
         assert (view.key, view.priority, view.input, view.kind, view.generation) == ("k", 3, '{"n":5}', "workflow", 1)
 
+    async def test_a_run_shows_its_tags_in_order(self, harness: Harness) -> None:
+        tags = ("a, b", "red", '"quoted"\n', "é")
+        started = await harness.start(tags=tags)
+        await harness.start(tags=("other",))
+        assert (await harness.view(started.run_id)).tags == tuple(sorted(tags))
+
+    async def test_runs_are_listed_with_their_tags(self, harness: Harness) -> None:
+        await harness.start(tags=("red", "blue"))
+        await harness.start()
+        assert [view.tags for view in await harness.store.runs(RunFilter())] == [(), ("blue", "red")]
+
     async def test_a_run_that_does_not_exist_is_none(self, harness: Harness) -> None:
         assert await harness.store.run(None, harness.new_run().run_id) is None
 

@@ -9,15 +9,14 @@ from stepfast.stores.health import Health, LongTransaction, Weakness
 from stepfast.stores.postgres.driver import Connection
 from stepfast.stores.postgres.lines import Address, Deadlines, part
 from stepfast.stores.postgres.problems import FAILURES, explained
-from stepfast.stores.postgres.schema import known_migrations
+from stepfast.stores.postgres.schema import known_migrations, schema_number
 
 _ABOUT = """
 select current_setting('server_version') as version,
        current_setting('fsync') as fsync,
        current_setting('full_page_writes') as full_page_writes,
        current_setting('synchronous_commit') as synchronous_commit,
-       (extract(epoch from clock_timestamp()) * 1000)::bigint as now,
-       to_regclass('stepfast.migration') is not null as has_schema
+       (extract(epoch from clock_timestamp()) * 1000)::bigint as now
 """
 
 # Who owns a table may do anything with it, also who may act as its owner.
@@ -32,7 +31,27 @@ select current_user::text
    )
 """
 
-_SCHEMA = "select coalesce(max(number), 0) from stepfast.migration"
+_TAKES_WRITES = "select pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'"
+
+# Asked first, as a statement fails whole when it calls what it may not call.
+_MAY_ASK = "select has_function_privilege('stepfast.rights_on(text, boolean, text)', 'execute'), current_user::text"
+
+_LACKS_RIGHTS = """
+select exists (
+    select
+      from pg_class c
+     cross join lateral unnest(string_to_array(stepfast.rights_on(c.relname, false, 'engine'), ', ')) as r (name)
+     where c.relnamespace = 'stepfast'::regnamespace
+       and c.relkind in ('r', 'p')
+       and not has_table_privilege(c.oid, r.name)
+)
+"""
+
+_STANDBY = Weakness("The server is a standby, which takes no writes", "Name the primary in the database URL.")
+_READ_ONLY = Weakness(
+    "The server takes no writes: default_transaction_read_only is on",
+    "Set it to off for the server, the database or the role of the database URL, wherever it was set.",
+)
 
 # Autovacuum does its work in transactions of its own, which hold nobody up.
 _OLDEST = """
@@ -59,27 +78,44 @@ async def examine(url: str) -> Health:
     address = Address(url, Deadlines(), has_own_sessions=None)
     connection = await address.visit()
     try:
-        return await _examine(connection)
+        return await _examine(connection, address.where)
     except FAILURES as problem:
         raise explained(address.where, problem) from problem
     finally:
         await part(connection)
 
 
-async def _examine(connection: Connection) -> Health:
-    version, fsync, full_page_writes, synchronous_commit, now, has_schema = (await connection.fetch(_ABOUT))[0]
+async def _examine(connection: Connection, where: str) -> Health:
+    version, fsync, full_page_writes, synchronous_commit, now = (await connection.fetch(_ABOUT))[0]
     settings = {"fsync": fsync, "full_page_writes": full_page_writes, "synchronous_commit": synchronous_commit}
     oldest = await connection.fetch(_OLDEST)
     owner = await connection.fetch(_TRAIL_OWNER)
+    schema, newest = await schema_number(connection, where), known_migrations()[-1].number
     return Health(
         server=f"PostgreSQL {version}",
-        schema=(await connection.fetch(_SCHEMA))[0][0] if has_schema else 0,
-        newest_schema=known_migrations()[-1].number,
+        schema=schema,
+        newest_schema=newest,
         weaknesses=tuple(_weaknesses(settings)),
         now=Instant(now),
         oldest=LongTransaction(*oldest[0]) if oldest else None,
         trail_owner=owner[0][0] if owner else None,
+        read_only=await _read_only(connection),
+        reader=await _reader(connection) if schema == newest else None,
     )
+
+
+async def _read_only(connection: Connection) -> Weakness | None:
+    is_standby, is_read_only = (await connection.fetch(_TAKES_WRITES))[0]
+    if is_standby:
+        return _STANDBY
+    return _READ_ONLY if is_read_only else None
+
+
+async def _reader(connection: Connection) -> str | None:
+    """The role of the connection, if it lacks rights that an engine needs."""
+    may_ask, role = (await connection.fetch(_MAY_ASK))[0]
+    lacks = not may_ask or (await connection.fetch(_LACKS_RIGHTS))[0][0]
+    return str(role) if lacks else None
 
 
 def _weaknesses(settings: Mapping[str, str]) -> Iterator[Weakness]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import count
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from stepfast.kernel.errors import StoreUnavailable
 from stepfast.stores.postgres import driver
@@ -63,8 +63,8 @@ class Address:
 
     async def _connect(self, is_own: bool, is_cold: bool) -> Connection:
         try:
-            return await driver.connect(self._url, self.deadlines.connect_s, is_own, is_cold)
-        except (*FAILURES, ValueError) as problem:
+            return await _undisturbed(driver.connect(self._url, self.deadlines.connect_s, is_own, is_cold))
+        except (*FAILURES, ValueError, OverflowError) as problem:  # the last one for a port that cannot be
             raise explained_at_the_door(self.where, problem) from problem
 
 
@@ -205,6 +205,29 @@ async def part(connection: Connection) -> None:
         await connection.close(timeout=GOODBYE_S)
     except FAILURES:
         connection.terminate()
+
+
+async def _undisturbed(connecting: Coroutine[Any, Any, Connection]) -> Connection:
+    """A new connection; a caller that is cancelled meanwhile leaves when it was made and ended, or takes too long.
+
+    The driver asks for TLS with a future that nobody looks at if it is cancelled too early: asyncio complains of that.
+    """
+    task = asyncio.ensure_future(connecting)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.add_done_callback(_end_unwanted)
+        try:
+            await asyncio.wait({task}, timeout=GOODBYE_S)
+        finally:
+            task.cancel()
+        raise
+
+
+def _end_unwanted(task: asyncio.Task[Connection]) -> None:
+    """End a connection that nobody waits for any more; why it could not be made is of no interest either."""
+    if not task.cancelled() and task.exception() is None:
+        task.result().terminate()
 
 
 async def _transaction(connection: Connection, work: Work[T]) -> T:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from stepfast.kernel.errors import (
@@ -30,17 +32,25 @@ TRIES = {"40P01": 5, "40001": 5, "23505": 2, "26000": 2, "42P05": 2}
 _REFUSED_CLASSES = frozenset({"22", "23", "54"})
 # Connection, resources, operator (shut down, cancelled), locks that were not given in time, the loser of a failover.
 _AWAY_CLASSES = frozenset({"08", "40", "53", "55", "57"})
+# What a server says that is up and cannot write: it may soon, so that it is waited for like one that is away.
+_CANNOT_WRITE = {
+    "53100": "has no room left on its disk ({said}). Nothing was written; free some space.",
+    "25006": "is read-only ({said}). Nothing was written; name the primary in the database URL, or allow writing.",
+}
 # A server that lost its place to another, and one that was kept waiting in the middle of a transaction.
 _AWAY_STATES = frozenset({"25006", "25P03", "25P04"})
 _NO_SCHEMA = frozenset({"3F000", "42P01", "42703", "42883"})
 _AT_THE_DOOR = {
     "28P01": "refuses the password. Check user and password in the database URL.",
     "28000": "refuses the user. Check user and password in the database URL, and pg_hba.conf of the server.",
-    "3D000": "has no such database. Create it with `createdb`, or check the name in the database URL.",
+    "3D000": "does not exist. Create it with `createdb`, or check the name in the database URL.",
     "53300": "has no connection to spare. Close some, or raise max_connections of the server.",
     "57P03": "is starting up or shutting down. Try again in a moment.",
 }
 
+
+# How the database quotes what people gave, in messages of its own functions.
+_JSON_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 _LET_THE_OWNER = (
     "Let the owner of the schema run `stepfast migrate --grant ROLE` for the role of the database URL, or "
@@ -65,7 +75,7 @@ def explained(where: str, problem: BaseException) -> StepfastError:
     """The error of the kernel for a call that failed."""
     state = sqlstate(problem)
     if state == KEY_REUSED:
-        return KeyReused(str(problem))
+        return KeyReused(_JSON_TEXT.sub(lambda found: repr(json.loads(found[0])), str(problem)))
     if state == ROLE_REFUSED:
         return Invalid(str(problem))
     if state == NOT_ALLOWED:
@@ -77,6 +87,8 @@ def explained(where: str, problem: BaseException) -> StepfastError:
         return RowsRefused(f"{where} refuses a row ({state}: {problem}). Nothing of its batch was written.")
     if state in _NO_SCHEMA:
         return StoreMismatch(f"{where} lacks a table or function ({problem}). Run `stepfast migrate`.")
+    if state in _CANNOT_WRITE:
+        return StoreUnavailable(f"{where} {_CANNOT_WRITE[state].format(said=_said(problem))}")
     if not state or state[:2] in _AWAY_CLASSES or state in _AWAY_STATES:
         return StoreUnavailable(f"{where} did not answer ({_said(problem)}). Check that the server is up; try again.")
     return StoreUnusable(f"{where} cannot do what it was asked ({state}: {problem}). Run `stepfast doctor`.")

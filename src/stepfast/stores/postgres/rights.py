@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stepfast.kernel.errors import StoreMismatch
+from stepfast.kernel.errors import StoreMismatch, StoreUnusable
 from stepfast.stores.grants import Grant
 from stepfast.stores.postgres.driver import Connection
 from stepfast.stores.postgres.problems import FAILURES, explained
@@ -14,6 +14,15 @@ GRANT_S = 60.0
 # Of a schema that is not there yet nobody is the owner, and anybody may try to make it.
 _MAY_CHANGE = """
 select coalesce((select pg_has_role(n.nspowner, 'usage') from pg_namespace n where n.nspname = 'stepfast'), true)
+"""
+
+_MAY_MAKE = """
+select to_regnamespace('stepfast') is not null,
+       has_database_privilege(d.oid, 'create'),
+       current_user::text,
+       pg_get_userbyid(d.datdba)::text
+  from pg_database d
+ where d.datname = current_database()
 """
 
 # New tables are for those who could use the old ones; the first migrations know of no roles yet.
@@ -31,6 +40,18 @@ $$;
 async def may_change_schema(connection: Connection) -> bool:
     """Whether the role of a connection owns the schema, or could make it."""
     return bool((await connection.fetch(_MAY_CHANGE))[0][0])
+
+
+async def has_or_may_make_schema(connection: Connection, where: str) -> bool:
+    """Whether there is a schema; where there is none, a role that could not make it is refused."""
+    has_schema, may_make, role, owner = (await connection.fetch(_MAY_MAKE))[0]
+    if not has_schema and not may_make:
+        raise StoreUnusable(
+            f"{where} has no schema `stepfast` yet, and the role {role!r} of the database URL may not create one. Let "
+            f"{owner!r}, who owns the database, or a superuser run `stepfast migrate --grant {role}`, so that this "
+            f'role can run engines; or let them run `create schema stepfast authorization "{role}"`, and try again.'
+        )
+    return bool(has_schema)
 
 
 def not_its_owner(where: str, number: int, newest: int) -> StoreMismatch:

@@ -7,10 +7,10 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from stepfast.kernel.errors import StoreMismatch, StoreUnusable
-from stepfast.stores.postgres.driver import Connection
+from stepfast.stores.postgres.driver import Connection, PostgresError, sqlstate
 from stepfast.stores.postgres.lines import Address
 from stepfast.stores.postgres.problems import FAILURES, explained
-from stepfast.stores.postgres.rights import REGRANT, may_change_schema, not_its_owner
+from stepfast.stores.postgres.rights import REGRANT, has_or_may_make_schema, may_change_schema, not_its_owner
 
 OLDEST_SERVER = 140_000
 MIGRATE_S = 3_600.0
@@ -18,14 +18,37 @@ MIGRATE_S = 3_600.0
 # Any number will do as long as nobody else's advisory lock in this database has it.
 _TURN = 7_837_312_026
 
-_PREPARE = """
-create schema if not exists stepfast;
+# Whoever waits for their turn must then see what the one before them has made.
+_BEGIN = "begin isolation level read committed; set local statement_timeout = 0; set local lock_timeout = 0"
+
+_MAKE_SCHEMA = "create schema if not exists stepfast;"
+_MAKE_RECORD = """
 create table if not exists stepfast.migration (
     number integer primary key,
     name text not null,
     applied_at bigint not null
 );
 """
+
+# What there is in the schema, whatever the role may use of it: tables and views, and the columns of `migration`.
+_FOUND = """
+select array(
+           select c.relname::text
+             from pg_class c
+            where c.relnamespace = to_regnamespace('stepfast') and c.relkind in ('r', 'p', 'v', 'm', 'f')
+            order by c.relname
+       ),
+       array(
+           select a.attname::text
+             from pg_class c
+             join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+            where c.relnamespace = to_regnamespace('stepfast') and c.relname = 'migration'
+            order by a.attnum
+       )
+"""
+_RECORD_COLUMNS = {"number", "name", "applied_at"}
+# What a migration meets that was applied and is not in the record: a table, function, column or other thing of its own.
+_THERE_ALREADY = frozenset({"42P07", "42723", "42701", "42710"})
 
 _ABOUT = """
 select current_setting('server_version_num')::integer,
@@ -34,7 +57,6 @@ select current_setting('server_version_num')::integer,
        current_setting('default_transaction_isolation'),
        pg_is_in_recovery(),
        pg_backend_pid(),
-       to_regclass('stepfast.migration') is not null,
        coalesce((select pg_has_role(n.nspowner, 'usage') from pg_namespace n where n.nspname = 'stepfast'), true)
 """
 
@@ -64,7 +86,8 @@ def known_migrations() -> tuple[Migration, ...]:
 def migration_sql() -> str:
     """All migrations as one script, for those who let nobody but a person change a schema."""
     steps = [
-        f"begin;\n{_PREPARE if not n else ''}{step.transaction}\ncommit;" for n, step in enumerate(known_migrations())
+        f"begin;\n{_prepare(has_schema=False) if not n else ''}{step.transaction}\ncommit;"
+        for n, step in enumerate(known_migrations())
     ]
     return "\n\n".join(steps) + "\n"
 
@@ -74,7 +97,7 @@ async def apply_migrations(connection: Connection, where: str) -> list[str]:
     applied: list[str] = []
     try:
         if not await may_change_schema(connection):
-            _check_schema(where, await _newest(connection), may_change=False)
+            _check_schema(where, await schema_number(connection, where), may_change=False)
             return []
         while name := await _apply_next(connection, where):
             applied.append(name)
@@ -86,9 +109,9 @@ async def apply_migrations(connection: Connection, where: str) -> list[str]:
 async def check_database(connection: Connection, address: Address) -> None:
     """Refuse a server or schema that we cannot work with, and learn whether sessions are our own."""
     try:
-        number, version, encoding, isolation, is_replica, pid, is_ours, may_change = (await connection.fetch(_ABOUT))[0]
+        number, version, encoding, isolation, is_replica, pid, may_change = (await connection.fetch(_ABOUT))[0]
         _check_server(address.where, number, version, encoding, is_replica)
-        _check_schema(address.where, await _newest(connection) if is_ours else 0, may_change)
+        _check_schema(address.where, await schema_number(connection, address.where), may_change)
     except FAILURES as problem:
         raise explained(address.where, problem) from problem
     if address.has_own_sessions is None:
@@ -136,14 +159,14 @@ def _refuse_newer(where: str, number: int) -> None:
 
 async def _apply_next(connection: Connection, where: str) -> str | None:
     """Apply the first migration that the database lacks, and name it; None when it lacks none."""
-    await connection.execute("begin; set local statement_timeout = 0; set local lock_timeout = 0", timeout=MIGRATE_S)
+    await connection.execute(_BEGIN, timeout=MIGRATE_S)
     try:
-        await connection.execute(f"select pg_advisory_xact_lock({_TURN}); {_PREPARE}", timeout=MIGRATE_S)
-        applied = (await connection.fetch("select coalesce(max(number), 0) from stepfast.migration"))[0][0]
+        await connection.execute(f"select pg_advisory_xact_lock({_TURN});", timeout=MIGRATE_S)
+        applied = await schema_number(connection, where)
         _refuse_newer(where, applied)
         migration = next((step for step in known_migrations() if step.number > applied), None)
         if migration is not None:
-            await connection.execute(migration.transaction, timeout=MIGRATE_S)
+            await _apply(connection, where, migration)
         await connection.execute("commit")
     except BaseException:
         if not connection.is_closed():
@@ -152,9 +175,39 @@ async def _apply_next(connection: Connection, where: str) -> str | None:
     return None if migration is None else migration.name
 
 
-async def _newest(connection: Connection) -> int:
-    found = await connection.fetch("select coalesce(max(number), 0) from stepfast.migration")
-    return int(found[0][0])
+async def _apply(connection: Connection, where: str, migration: Migration) -> None:
+    has_schema = await has_or_may_make_schema(connection, where)
+    await connection.execute(_prepare(has_schema), timeout=MIGRATE_S)
+    try:
+        await connection.execute(migration.transaction, timeout=MIGRATE_S)
+    except PostgresError as problem:
+        if sqlstate(problem) not in _THERE_ALREADY:
+            raise
+        raise StoreUnusable(
+            f"{where} has what {migration.name} would make ({problem}), and stepfast.migration does not say so: rows "
+            "of it were removed. Nothing was changed; put a backup in its place, or put the rows back."
+        ) from problem
+
+
+def _prepare(has_schema: bool) -> str:
+    """What must be there before a migration. Who may not make schemas may still own one that was made for them."""
+    return f"\n{'' if has_schema else _MAKE_SCHEMA}{_MAKE_RECORD}"
+
+
+async def schema_number(connection: Connection, where: str) -> int:
+    """The newest migration that the database has had, 0 for none; a schema of another program is refused."""
+    relations, columns = (await connection.fetch(_FOUND))[0]
+    if not relations:
+        return 0
+    if not _RECORD_COLUMNS.issubset(columns):
+        other = f"it has {relations[0]!r}, and no table 'migration'"
+        told = f"its table 'migration' has the columns {', '.join(columns)}" if columns else other
+        raise StoreUnusable(
+            f"{where} has a schema `stepfast` that is not Stepfast's ({told}). It was left alone: name another "
+            "database, or give that schema another name with `alter schema stepfast rename to ...`, and run "
+            "`stepfast migrate`."
+        )
+    return int((await connection.fetch("select coalesce(max(number), 0) from stepfast.migration"))[0][0])
 
 
 def _migration(file_name: str, script: str) -> Migration:

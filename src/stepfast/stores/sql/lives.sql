@@ -1,4 +1,4 @@
--- What is read when a run is reconstructed, and at no other time.
+-- What is read when a run is reconstructed, or asked why it stands still, and at no other time.
 
 -- name: list_generations
 -- Every life of a run with its end, if it has one.
@@ -21,7 +21,8 @@ select l.generation, l.version, l.code, l.definition, l.input, l.cause, l.actor,
 select s.run_id, s.tenant, s.workflow, s.version, s.kind, s.state, s.generation, s.queue, s.priority, s.queued_at,
        s.updated_at, s.ended_at, s.worker_id, s.token, s.crashes, s.claims, s.parent_id, s.key, s.actor,
        s.correlation_id, s.causation_id, s.thread_id, s.subject, s.metadata, s.input, s.value, s.error, s.code,
-       s.definition
+       s.definition,
+       (select cast(json_agg(g.tag order by g.tag) as text) from stepfast.run_tag g where g.run_id = s.run_id)
   from stepfast.run_state s
  where s.parent_id = :run_id
    and (cast(:after as text) is null or s.run_id > :after)
@@ -29,3 +30,19 @@ select s.run_id, s.tenant, s.workflow, s.version, s.kind, s.state, s.generation,
    and (cast(:metadata as text) is null or s.metadata like :metadata)
  order by s.run_id
  limit :limit;
+
+-- name: list_open_children
+-- Those that have not ended of the newest runs that a wait stands for. Ended ones count too for how many are looked at:
+-- a wait may stand for a million.
+select s.run_id, s.workflow, s.code, s.queue, s.state, s.worker_id,
+       exists (select 1 from stepfast.wait w where w.run_id = s.run_id and w.kind = 'code')
+  from (select r.run_id
+          from stepfast.run r
+         where r.parent_id = :run_id
+           and r.parent_wait = :wait_id
+         order by r.run_id desc
+         limit :limit) c
+ cross join stepfast.run_state s
+ where s.run_id = c.run_id
+   and s.ended_at is null
+ order by s.run_id desc;

@@ -3,6 +3,7 @@
 select run_id, tenant, workflow, version, kind, state, generation, queue, priority, queued_at, updated_at, ended_at,
        worker_id, token, crashes, claims, parent_id, key, actor, correlation_id, causation_id, thread_id, subject,
        metadata, input, value, error, code, definition,
+       (select cast(json_agg(g.tag order by g.tag) as text) from stepfast.run_tag g where g.run_id = s.run_id),
        (select e.data
           from stepfast.event e
          where e.run_id = s.run_id
@@ -19,7 +20,8 @@ select run_id, tenant, workflow, version, kind, state, generation, queue, priori
 select s.run_id, s.tenant, s.workflow, s.version, s.kind, s.state, s.generation, s.queue, s.priority, s.queued_at,
        s.updated_at, s.ended_at, s.worker_id, s.token, s.crashes, s.claims, s.parent_id, s.key, s.actor,
        s.correlation_id, s.causation_id, s.thread_id, s.subject, s.metadata, s.input, s.value, s.error, s.code,
-       s.definition
+       s.definition,
+       (select cast(json_agg(g.tag order by g.tag) as text) from stepfast.run_tag g where g.run_id = s.run_id)
   from stepfast.run_state s
  where s.run_id < :before
    and (cast(:tenant as text) is null or s.tenant = :tenant)
@@ -108,6 +110,7 @@ select run_id, generation, tenant, workflow, version, step, error_type, message,
    and (cast(:tenant as text) is null or tenant = :tenant)
    and (cast(:workflow as text) is null or workflow = :workflow)
    and (cast(:step as text) is null or step = :step)
+   and (cast(:step_name as text) is null or replace('/' || step, '/' || :step_name || '#', '') <> '/' || step)
    and (cast(:error_type as text) is null or error_type = :error_type)
    and (cast(:run_id as text) is null or run_id = :run_id)
    and (cast(:shape as text) is null or shape = :shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -11,7 +12,7 @@ from typing import TypeVar
 
 import apsw
 
-from stepfast.kernel.errors import StoreUnavailable
+from stepfast.kernel.errors import StoreUnavailable, StoreUnusable
 from stepfast.stores.sqlite.problems import explained
 from stepfast.stores.sqlite.turnstile import Turnstile
 
@@ -95,6 +96,7 @@ class Writer(Reader):
 
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
     _turnstile: Turnstile | None = None
+    _file: tuple[int, int] | None = None
 
     def _open(self) -> None:
         self._turnstile = Turnstile(self._path, self._patience_ms)
@@ -107,6 +109,7 @@ class Writer(Reader):
             # A statement for many rows keeps the pages that it changes until it is done. In a file they would have to
             # be written while others wait for the lock, and in a folder for such files that may be full or missing.
             connection.execute("pragma temp_store = memory")
+            self._file = _file_at(connection.filename)
 
     async def run_then(self, work: Callable[[apsw.Connection], T], then: Callable[[apsw.Connection, T], U]) -> U:
         """Do the work in one transaction; what comes then does not keep other writers waiting."""
@@ -120,6 +123,7 @@ class Writer(Reader):
             connection.execute("begin immediate")
             try:
                 answer = work(connection)
+                self._check_file(connection)
                 connection.execute("commit")
             finally:
                 # SQLite has rolled back by itself when the disk was full.
@@ -127,8 +131,25 @@ class Writer(Reader):
                     connection.execute("rollback")
         return answer
 
+    def _check_file(self, connection: apsw.Connection) -> None:
+        """Commit nothing to a file that nobody can open any more: the system keeps a removed one until it is closed."""
+        if _file_at(connection.filename) != self._file:
+            raise StoreUnusable(
+                f"The store {self._path} was removed or replaced while it was in use. Nothing was written; put the "
+                "file back, and start this program again."
+            )
+
     def _release(self) -> None:
         super()._release()
         if self._turnstile is not None:
             self._turnstile.close()
             self._turnstile = None
+
+
+def _file_at(path: str) -> tuple[int, int] | None:
+    """Which file a path leads to, whatever its name; None if to none."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino

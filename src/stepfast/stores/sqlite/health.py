@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from stepfast.stores.sqlite.asking import one
 from stepfast.stores.sqlite.file_system import NETWORK_FILE_SYSTEMS, file_system_of
 from stepfast.stores.sqlite.migrate import known_migrations, schema_number
 from stepfast.stores.sqlite.problems import explained
+from stepfast.stores.sqlite.turnstile import lock_files
 
 PATIENCE_MS = 5_000
 
@@ -35,7 +37,18 @@ def _examine(connection: apsw.Connection, path: Path) -> Health:
         weaknesses=tuple(_weaknesses(connection, path)),
         now=None,
         oldest=None,
+        read_only=_read_only(path),
     )
+
+
+def _read_only(path: Path) -> Weakness | None:
+    """What would stop a writer: the system is asked, and nothing is opened for it."""
+    beside = [path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm"), *lock_files(path)]
+    for needed in (path, path.parent, *(file for file in beside if file.exists())):
+        if not os.access(needed, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+            remedy = "Allow writing to the file, to those beside it and to its folder, or mount its disk for writing."
+            return Weakness(f"{needed} cannot be written", remedy)
+    return None
 
 
 def _weaknesses(connection: apsw.Connection, path: Path) -> Iterator[Weakness]:

@@ -70,6 +70,7 @@ from stepfast.stores.sqlite.blobs import SqliteBlobs, list_mentions
 from stepfast.stores.sqlite.connection import Reader, Writer
 from stepfast.stores.sqlite.definitions import SqliteDefinitions
 from stepfast.stores.sqlite.file_system import prepare_folder
+from stepfast.stores.sqlite.foreign import refuse_foreign
 from stepfast.stores.sqlite.hints import Hints
 from stepfast.stores.sqlite.outside import SqliteOutside
 from stepfast.stores.sqlite.problems import explained
@@ -118,6 +119,7 @@ class SqliteStore(
         """Bring the schema up to date; each migration is a transaction of its own."""
         with explained(self._path):
             prepare_folder(self._path)
+            refuse_foreign(self._path)
         await self._writer.connect()
         applied = []
         while name := await self._writer.run(partial(migrate.apply_next, path=self._path)):

@@ -13,6 +13,7 @@ from stepfast.kernel.errors import StoreUnavailable
 
 # A waiter asks again this often; asking, unlike blocking, can be given up.
 ASK_AGAIN_S = 0.0003
+NEXT, WRITING = "next", "writing"
 
 
 class Turnstile:
@@ -25,9 +26,9 @@ class Turnstile:
     def __init__(self, path: Path, patience_ms: int) -> None:
         self._path = path
         self._patience_s = patience_ms / 1_000
-        self._next = _open_lock(path, "next")
+        self._next = _open_lock(path, NEXT)
         try:
-            self._writing = _open_lock(path, "writing")
+            self._writing = _open_lock(path, WRITING)
         except OSError:
             os.close(self._next)
             raise
@@ -61,8 +62,22 @@ class Turnstile:
             time.sleep(ASK_AGAIN_S)
 
 
+def is_known(path: Path) -> bool:
+    """Whether a store has been opened there before: its locks stand beside it, and are made first."""
+    return _lock_file(path, NEXT).exists()
+
+
+def lock_files(path: Path) -> list[Path]:
+    """The locks that stand beside a store, there or not."""
+    return [_lock_file(path, name) for name in (NEXT, WRITING)]
+
+
+def _lock_file(path: Path, name: str) -> Path:
+    return path.with_name(f"{path.name}.{name}")
+
+
 def _open_lock(path: Path, name: str) -> int:
-    return os.open(f"{path}.{name}", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+    return os.open(_lock_file(path, name), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
 
 
 def _try_lock(lock: int) -> bool:

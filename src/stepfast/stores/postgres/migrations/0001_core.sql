@@ -2,8 +2,6 @@
 -- without run_id, every row carries its tenant, payloads are opaque text, moments are integer milliseconds. Text that
 -- is compared has the collation "C": quick, the same on every machine, and no upgrade of a C library breaks an index.
 
-create schema if not exists stepfast;
-
 -- The one clock; tests replace it.
 create function stepfast.now_ms() returns bigint
 language sql volatile

@@ -1,0 +1,92 @@
+"""What the answer to `why()` rests on, and what all of its sentences share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from stepfast.kernel.durations import Instant
+from stepfast.kernel.exchange import Look
+from stepfast.kernel.generations import ChildView
+from stepfast.kernel.reviews import Owner
+from stepfast.kernel.texts import counted
+from stepfast.kernel.views import EventView, RunView, WorkerView
+
+
+class Reason(NamedTuple):
+    """One thing that a run waits for, in a sentence, and in another who or what can move it."""
+
+    kind: str
+    text: str
+    moved_by: str
+    due_at: Instant | None = None
+
+    def __str__(self) -> str:
+        return f"{self.text} {self.moved_by}".rstrip()
+
+
+class Seen(NamedTuple):
+    """All that the answer rests on, as read from the store."""
+
+    run: RunView
+    look: Look | None
+    workers: Sequence[WorkerView]
+    told: EventView | None
+    """The newest event of a type that `telling_events` names."""
+    now: Instant
+    owners: Mapping[int, Owner] = MappingProxyType({})
+    """Who is asked by the reviews that are open, by the number of their wait."""
+    children: Sequence[ChildView] = ()
+    """Open runs that it waits for, or that these wait for; not all where there are many."""
+
+    @property
+    def live(self) -> list[WorkerView]:
+        """The workers that are alive."""
+        return [worker for worker in self.workers if worker.is_alive(self.now)]
+
+
+def takers(seen: Seen) -> Reason:
+    """Who can take the run out of the line, or what is missing for that."""
+    run = seen.run
+    lack = lacking(seen, run.workflow, run.code, run.queue)
+    if lack is not None:
+        return lack
+    serving = [worker for worker in seen.live if run.code in worker.codes and run.queue in worker.queues]
+    workers = counted(len(serving), "worker serves", "workers serve")
+    text = f"It is queued in {run.queue} since {moment(run.updated_at)}; {workers} it."
+    return Reason("line", text, "The next of them with a free slot takes it.")
+
+
+def lacking(seen: Seen, workflow: str, code: str, queue: str) -> Reason | None:
+    """What is missing for somebody to take a run of this code out of this queue; None: somebody can."""
+    live = seen.live
+    knowing = [worker for worker in live if code in worker.codes]
+    if not live:
+        command = "`stepfast worker`" if queue == "default" else f"`stepfast worker --queues {queue}`"
+        return Reason("worker", "No worker is alive.", f"Start one with {command}.")
+    # A step that is a run of its own has the name of its executor for its code.
+    what = f"executor {code}" if code == workflow else code
+    problem = next((worker.lacks[code] for worker in live if code in worker.lacks), None)
+    if not knowing and problem is not None:
+        text = f"No live worker can execute {what}: {problem}".rstrip(".") + "."
+        return Reason("code", text, "Start one that has what is missing.")
+    if not knowing:
+        return Reason("code", f"No live worker has {what}.", "Start one whose app has it.")
+    if not any(queue in worker.queues for worker in knowing):
+        text = f"No live worker that has {what} serves queue {queue}."
+        return Reason("queue", text, f"Start one with `stepfast worker --queues {queue}`.")
+    return None
+
+
+def fields_of(text: str | None) -> dict[str, Any]:
+    """What a JSON object holds; nothing of anything else."""
+    told = json.loads(text) if text else {}
+    return told if isinstance(told, dict) else {}
+
+
+def moment(at: Instant) -> str:
+    """A moment as people read it."""
+    return datetime.fromtimestamp(at / 1_000, UTC).isoformat(" ", "seconds").replace("+00:00", " UTC")

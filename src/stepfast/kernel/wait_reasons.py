@@ -1,0 +1,205 @@
+"""What each open wait of a run says: what it is for, whether that has come, and who or what can bring it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import assert_never
+
+from stepfast.kernel.decisions import Message, OpenWait
+from stepfast.kernel.durations import Instant
+from stepfast.kernel.events import EventType
+from stepfast.kernel.exchange import Look
+from stepfast.kernel.generations import ChildView
+from stepfast.kernel.outside import CALLBACK, Asking
+from stepfast.kernel.replay import way_back
+from stepfast.kernel.reviews import ANYBODY, ReviewId
+from stepfast.kernel.rules import HAND_BACK_WAIT_ID
+from stepfast.kernel.seen import Reason, Seen, fields_of, lacking, moment, takers
+from stepfast.kernel.states import PENDING_WAITS, RunState, WaitKind
+from stepfast.kernel.troubles import trouble_of
+
+# Of children that stand still for different reasons, so many are told of.
+TOLD_CHILDREN = 5
+
+
+def waits(seen: Seen) -> Iterator[Reason]:
+    """A reason for each open wait, and behind them what keeps children from moving."""
+    open_waits = _open_waits(seen)
+    come = _come(open_waits, seen)
+    for wait in open_waits:
+        yield _ready(wait, seen) if wait.wait_id in come else _wait(wait, seen)
+    yield from _children_that_stand_still(seen)
+
+
+def is_put_off(seen: Seen) -> bool:
+    """Whether the run is tried again, or begun, at a later moment."""
+    return any(wait.kind in PENDING_WAITS and _is_ahead(wait, seen.now) for wait in _open_waits(seen))
+
+
+def is_hand_back(wait: OpenWait) -> bool:
+    """Whether it is a wait of the whole run; the backoff of a step has the number of its record."""
+    return wait.kind is WaitKind.BACKOFF and wait.wait_id == HAND_BACK_WAIT_ID
+
+
+def waits_for_people(look: Look | None) -> bool:
+    """Whether a run waits for an answer, so that one must ask who is to give it."""
+    return look is not None and any(wait.kind is WaitKind.REVIEW for wait in look.waits)
+
+
+def _open_waits(seen: Seen) -> Sequence[OpenWait]:
+    return seen.look.waits if seen.look is not None else ()
+
+
+def _come(open_waits: Sequence[OpenWait], seen: Seen) -> set[int]:
+    """The waits whose end is there already, and that the code has not taken yet, as it would take them."""
+    inbox = list(seen.look.inbox) if seen.look is not None else []
+    found: set[int] = set()
+    for wait in sorted(open_waits):
+        if wait.kind is WaitKind.CHILDREN and wait.is_joined:
+            found.add(wait.wait_id)
+        message = next((each for each in inbox if _ends(each, wait, seen.run.generation)), None)
+        if message is not None:
+            # One message ends one wait: two branches that wait for a signal of one name need two.
+            inbox.remove(message)
+            found.add(wait.wait_id)
+    return found
+
+
+def _ends(message: Message, wait: OpenWait, generation: int) -> bool:
+    match wait.kind:
+        case WaitKind.SIGNAL:
+            is_in_time = wait.due_at is None or message.at <= wait.due_at
+            return is_in_time and (message.kind, message.name) == (WaitKind.SIGNAL, wait.name)
+        case WaitKind.REVIEW:
+            return (message.kind, message.name) == (WaitKind.REVIEW, str(wait.wait_id))
+        case WaitKind.OUTSIDE:
+            return (message.kind, message.name) == (CALLBACK, f"{generation}:{Asking.read(wait.name).step}")
+    return False
+
+
+def _ready(wait: OpenWait, seen: Seen) -> Reason:
+    match wait.kind:
+        case WaitKind.SIGNAL:
+            text = f"Signal {wait.name!r} has come."
+        case WaitKind.REVIEW:
+            text = f"Review {wait.name!r} ({ReviewId(seen.run.run_id, wait.wait_id)}) has its answer."
+        case WaitKind.OUTSIDE:
+            text = f"The outside work of step {Asking.read(wait.name).step} has called back."
+        case _:
+            text = f"Enough of its children of {wait.name} have ended."
+    # A child that was started to be awaited later may end while the code waits for something else.
+    return Reason(wait.kind, text, _when_held(seen) or "Its code has not taken it yet.", wait.due_at)
+
+
+def _when_held(seen: Seen) -> str | None:
+    """When a run goes on that a person holds, or that is tried again later; None: it is neither."""
+    if seen.run.state is RunState.PAUSED:
+        return "The run goes on from there when it is resumed."
+    return "The run goes on from there when it is tried again." if is_put_off(seen) else None
+
+
+def _wait(wait: OpenWait, seen: Seen) -> Reason:
+    run_id, until = seen.run.run_id, _until(wait)
+    match wait.kind:
+        case WaitKind.DELAY:
+            text, mover = f"It is put off{until}.", "Time moves it."
+        case WaitKind.BACKOFF:
+            text, mover = _backoff(wait, seen)
+        case WaitKind.TIME:
+            text, mover = f"It sleeps{until}.", "Time moves it."
+        case WaitKind.SIGNAL:
+            text = f"It waits for signal {wait.name!r}{until}."
+            mover = f"`stepfast runs signal {run_id} {wait.name}` sends it."
+        case WaitKind.REVIEW:
+            text, mover = _review(wait, seen)
+        case WaitKind.CHILDREN:
+            text, mover = f"It waits for {_children(wait)}{until}.", "Their ends move it."
+        case WaitKind.OUTSIDE:
+            text, mover = _outside(wait)
+        case WaitKind.CODE:
+            text, mover = _code_wait(wait, seen)
+        case _:
+            assert_never(wait.kind)
+    if wait.due_at is not None and not _is_ahead(wait, seen.now):
+        mover = f"Its time has come: {_when_held(seen) or takers(seen).moved_by}"
+    return Reason(wait.kind, text, mover, wait.due_at)
+
+
+def _review(wait: OpenWait, seen: Seen) -> tuple[str, str]:
+    review_id = ReviewId(seen.run.run_id, wait.wait_id)
+    assignee, role = seen.owners.get(wait.wait_id, ANYBODY)
+    asked = f", for {assignee}" if assignee else f", for role {role}" if role else ""
+    until = f",{_until(wait)}" if asked and wait.due_at is not None else _until(wait)
+    text = f"It waits for review {wait.name!r} ({review_id}){asked}{until}."
+    return text, f"`stepfast reviews decide {review_id}` answers it."
+
+
+def _children(wait: OpenWait) -> str:
+    still_open = wait.total - wait.got - wait.failed
+    failed = f" ({wait.failed} failed)" if wait.failed else ""
+    return f"{still_open} of {wait.total} children of {wait.name}{failed}"
+
+
+def _children_that_stand_still(seen: Seen) -> Iterator[Reason]:
+    """Equal reasons once, with the child that comes first and how many more were seen."""
+    found = [(child, reason) for child in seen.children if (reason := _standstill(child, seen)) is not None]
+    sizes = Counter(reason.text for _, reason in found)
+    first = {reason.text: (child, reason) for child, reason in reversed(found)}
+    for text, size in sizes.most_common(TOLD_CHILDREN):
+        child, reason = first[text]
+        others = f", and {size - 1:,} more like it," if size > 1 else ""
+        yield reason._replace(text=f"Child {child.run_id} of {child.code}{others} cannot move: {text}")
+
+
+def _standstill(child: ChildView, seen: Seen) -> Reason | None:
+    """What keeps a child from moving, where that takes more than time and what it waits for; None: nothing does."""
+    run_id = child.run_id
+    if child.state is RunState.PAUSED:
+        return Reason("paused", "It is paused.", f"`stepfast runs resume {run_id}` lets it go on.")
+    if child.waits_for_code:
+        return Reason("code", "Its records do not fit the code.", f"`stepfast runs why {run_id}` says where.")
+    if child.state is RunState.WAITING or child.worker_id is not None:
+        return None
+    return lacking(seen, child.workflow, child.code, child.queue)
+
+
+def _backoff(wait: OpenWait, seen: Seen) -> tuple[str, str]:
+    trouble = trouble_of(seen.told) if seen.told and is_hand_back(wait) else None
+    if trouble is None:
+        return f"It is backing off{_until(wait)}.", "Time moves it."
+    times = "once" if trouble.number == 1 else f"{trouble.number} times in a row"
+    at = "" if wait.due_at is None else f" at {moment(wait.due_at)}"
+    text = f"It was handed back {times} and is tried again{at}: {trouble.reason}"
+    return text, "Put that right, and time moves it."
+
+
+def _outside(wait: OpenWait) -> tuple[str, str]:
+    asking = Asking.read(wait.name)
+    text = f"Step {asking.step} waits for outside work (handle {asking.shown_handle})"
+    if not asking.polled:
+        return f"{text}{_until(wait)}.", "Its call back moves it."
+    again = "" if wait.due_at is None else f", asked again at {moment(wait.due_at)}"
+    last = f" The last question failed: {asking.error.rstrip('.')}." if asking.error else ""
+    return f"{text}{again}.{last}", "An answer, or its call back, moves it."
+
+
+def _code_wait(wait: OpenWait, seen: Seen) -> tuple[str, str]:
+    told, run_id = seen.told, seen.run.run_id
+    if seen.run.state is RunState.PAUSED:
+        return f"Its records did not fit the code of {wait.name}.", "It is tried again when it is resumed."
+    reason = fields_of(told.data).get("reason") if told is not None and told.type == EventType.WAITING else None
+    lacks = f"It waits for code of {wait.name} that fits: {reason}"
+    text = lacks if reason else f"Its records do not fit the code of {wait.name}."
+    # Code that did other steps in place of recorded ones has left records that the earlier code does not fit either.
+    return text, (
+        f"A worker with other code that announces itself moves it. If no code fits any more, {way_back(run_id)}."
+    )
+
+
+def _is_ahead(wait: OpenWait, now: Instant) -> bool:
+    return wait.due_at is not None and wait.due_at > now
+
+
+def _until(wait: OpenWait) -> str:
+    return "" if wait.due_at is None else f" until {moment(wait.due_at)}"

@@ -1,0 +1,70 @@
+"""Asking a store all that the answer to `why()` rests on."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from stepfast.kernel.exchange import Look
+from stepfast.kernel.generations import ChildView
+from stepfast.kernel.ids import RunId
+from stepfast.kernel.ports import Store
+from stepfast.kernel.reasons import Why, explain, telling_events
+from stepfast.kernel.review_views import ReviewFilter
+from stepfast.kernel.reviews import Owner, ReviewState, parse_review_id
+from stepfast.kernel.seen import Seen
+from stepfast.kernel.states import RunState, WaitKind
+from stepfast.kernel.views import EventView, RunView
+from stepfast.kernel.wait_reasons import waits_for_people
+
+EVENTS_A_PAGE = 1_000
+# So much is looked at of what a run waits for, however many children it and these have.
+CHILDREN_OF_A_WAIT = 100
+WAITS_LOOKED_INTO = 10
+CHILDREN_LOOKED_INTO = 10
+
+Group = tuple[RunId, int]
+"""A run, and the number of the wait that stands for some of its children."""
+
+
+async def why_of(store: Store, run: RunView) -> Why:
+    """Why a run stands where it stands."""
+    look = await store.look(run.run_id)
+    told = await _newest_event(store, run.run_id, telling_events(run, look))
+    owners = await _asked_owners(store, run.run_id) if waits_for_people(look) else {}
+    children = await _open_children(store, run.run_id, look) if run.worker_id is None else []
+    return explain(Seen(run, look, await store.workers(), told, await store.now(), owners, children))
+
+
+async def _newest_event(store: Store, run_id: RunId, types: frozenset[str]) -> EventView | None:
+    newest, after = None, 0
+    while types and (page := await store.events(run_id, after, EVENTS_A_PAGE)):
+        newest = next((event for event in reversed(page) if event.type in types), newest)
+        after = page[-1].seq
+    return newest
+
+
+async def _asked_owners(store: Store, run_id: RunId) -> dict[int, Owner]:
+    views = await store.reviews(ReviewFilter(run_id=run_id, state=ReviewState.OPEN))
+    return {parse_review_id(view.review_id).wait_id: Owner(view.assignee, view.role) for view in views}
+
+
+async def _open_children(store: Store, run_id: RunId, look: Look | None) -> list[ChildView]:
+    """Open runs that the run waits for, and behind them those that these wait for; of many, only some."""
+    found: list[ChildView] = []
+    groups, looks = deque(_groups(run_id, look)), CHILDREN_LOOKED_INTO
+    for _ in range(WAITS_LOOKED_INTO):
+        if not groups:
+            break
+        children = await store.open_children(*groups.popleft(), CHILDREN_OF_A_WAIT)
+        found += children
+        waiting = [child.run_id for child in children if child.state is RunState.WAITING][:looks]
+        looks -= len(waiting)
+        for child_id in waiting:
+            groups.extend(_groups(child_id, await store.look(child_id)))
+    return found
+
+
+def _groups(run_id: RunId, look: Look | None) -> Iterator[Group]:
+    waits = look.waits if look is not None else ()
+    return ((run_id, wait.wait_id) for wait in waits if wait.kind is WaitKind.CHILDREN)

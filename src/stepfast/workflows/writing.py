@@ -1,0 +1,130 @@
+"""The schema by which pydantic writes values: one that loses nothing silently."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from stepfast.workflows.culprits import is_native
+
+# By default pydantic writes null for NaN, and the loss could not be seen.
+WRITER_CONFIG: dict[str, Any] = {"ser_json_inf_nan": "constants"}
+NESTED = re.compile("(.*_)?schema|choices|steps|fields|definitions|serialization")
+# What comes back as it went whenever it can be written, so that nobody has to compare it.
+EXACT = frozenset(("any", "none", "bool", "int", "str", "bytes", "date", "uuid", "enum", "literal"))
+EXACT |= {"list", "tuple", "set", "frozenset", "dict", "nullable", "default", "definitions", "definition-ref"}
+EXACT |= {"model", "model-fields", "model-field", "typed-dict", "typed-dict-field"}
+# These too in a model, which has made of each what its hint says: 1.0 of 1.
+EXACT_IN_MODELS = frozenset(("float", "decimal", "datetime", "timedelta"))
+EXACT_KEYS = frozenset(("str", "int", "uuid", "date", "enum", "any"))
+# Ways to change a value while it is made, which then happen again when it is read.
+CHANGING = ("serialization", "strip_whitespace", "to_lower", "to_upper", "custom_init", "post_init", "extras_schema")
+EXCLUDING = ("serialization_exclude", "serialization_exclude_if")
+KNOWN_CONFIG = frozenset(("title", "ser_json_bytes", "val_json_bytes", "ser_json_inf_nan", "extra_fields_behavior"))
+WRITTEN_TUPLES: ContextVar[set[int] | None] = ContextVar("the ids of what was written as a tuple", default=None)
+
+
+def checked(value: Any) -> Any:
+    """Writes a part hinted as Any; pydantic keeps only an error's message, so that carries which part it was."""
+    if not is_native(value):
+        raise ValueError(f"foreign part {id(value)}")
+    return value
+
+
+def ordered(value: Any, write: Callable[[Any], Any]) -> Any:
+    """Writes equal sets as equal text, whatever order they iterate in."""
+    from pydantic_core import to_json
+
+    return sorted(write(value), key=to_json)
+
+
+def noting(value: Any, write: Callable[[Any], Any]) -> Any:
+    """Writes a tuple, and notes that it was one."""
+    written = write(value)
+    if (noted := WRITTEN_TUPLES.get()) is not None:
+        noted.add(id(value))
+    return written
+
+
+class Writer:
+    """Turns a schema of pydantic into one that loses nothing silently, and notes where values may drift."""
+
+    def __init__(self, notes_tuples: bool = False) -> None:
+        self.classes: set[type] = set()
+        self.has_union = self.has_tuple = False
+        self.is_exact = True
+        """Whether all that can be written comes back as it went; but for what TypedDicts do not name."""
+        self.typed_dicts = 0
+        self.is_partial = False
+        """Whether a class has an equality of its own, which may leave parts of it out."""
+        self.hides = False
+        """Whether something is kept out of the text, and so belongs into no message either."""
+        self._notes_tuples = notes_tuples
+        self._models = 0
+
+    def tailor(self, node: Any) -> Any:
+        if not isinstance(node, dict):
+            return type(node)(map(self.tailor, node)) if isinstance(node, (list, tuple)) else node
+        if not isinstance(node.get("type"), str):
+            return {name: self.tailor(part) for name, part in node.items()}
+        # Before anything is added to it.
+        self.is_exact = self.is_exact and is_exact(node, self._models > 0)
+        self._models += (is_model := node["type"] == "model")
+        tailored = {key: self.tailor(part) if NESTED.fullmatch(key) else part for key, part in node.items()}
+        self._models -= is_model
+        return self.guard(tailored)
+
+    def guard(self, node: dict[str, Any]) -> dict[str, Any]:
+        if "config" in node:
+            node["config"] = node["config"] | WRITER_CONFIG
+        self.hides = self.hides or hides(node)
+        match node["type"]:
+            case "union":
+                self.has_union = True
+            case "model" | "dataclass":
+                self.classes.add(node["cls"])
+                self.is_partial = self.is_partial or not has_whole_equality(node["cls"])
+            # The keys of such a dict would become strings, so it may hold only what JSON has.
+            case "any" | "dict" if node.get("keys_schema", node)["type"] in ("any", "dict"):
+                node.setdefault("serialization", {"type": "function-plain", "function": checked})
+            case "set" | "frozenset":
+                node.setdefault("serialization", {"type": "function-wrap", "function": ordered})
+            case "typed-dict":
+                self.typed_dicts += 1
+            case "tuple":
+                self.has_tuple = True
+                if self._notes_tuples:
+                    node.setdefault("serialization", {"type": "function-wrap", "function": noting})
+        return node
+
+
+def is_exact(node: dict[str, Any], is_in_model: bool) -> bool:
+    """Whether what a schema writes comes back as it went, as far as the node itself goes."""
+    kind, config = node["type"], node.get("config") or {}
+    if not (kind in EXACT or (is_in_model and kind in EXACT_IN_MODELS)) or any(map(node.get, (*CHANGING, *EXCLUDING))):
+        return False
+    if node.get("keys_schema", {"type": "any"})["type"] not in EXACT_KEYS or node.get("extra_behavior") == "allow":
+        return False
+    if config.get("ser_json_bytes") != config.get("val_json_bytes") or config.get("extra_fields_behavior") == "allow":
+        return False
+    return config.keys() <= KNOWN_CONFIG
+
+
+def hides(node: dict[str, Any]) -> bool:
+    """Whether a field is excluded, or a serializer of the user's decides what is written."""
+    if any(map(node.get, EXCLUDING)):
+        return True
+    function = node.get("function")
+    return callable(function) and not str(getattr(function, "__module__", "")).startswith("pydantic")
+
+
+def has_whole_equality(kind: type) -> bool:
+    """Whether instances are equal only if all their fields are: pydantic's equality, or one that `dataclass` made."""
+    own: Any = kind.__eq__
+    if str(getattr(own, "__module__", "")).startswith("pydantic."):
+        return True
+    is_made = getattr(getattr(own, "__code__", None), "co_filename", "") == "<string>"
+    fields: dict[str, Any] = getattr(kind, "__dataclass_fields__", {})
+    return is_made and all(field.compare or not field.init for field in fields.values())

@@ -1,0 +1,141 @@
+"""The forms of a durable call: the wrong one names the right one, wherever it stands."""
+
+from __future__ import annotations
+
+import pytest
+
+from stepfast import RunFailed, WrongCall, step, workflow
+from tests.support.apps import app_on
+
+
+@step
+async def awaited(number: int) -> int:
+    return number + 1
+
+
+@step
+def plain(number: int) -> int:
+    return number + 2
+
+
+@workflow
+async def awaited_child(number: int) -> int:
+    return await awaited(number)
+
+
+@workflow
+def plain_child(number: int) -> int:
+    return plain(number)
+
+
+@pytest.mark.parametrize("called", [awaited, awaited_child], ids=["step", "workflow"])
+async def test_the_blocking_form_in_an_async_workflow_names_the_plain_call(database, called):
+    @workflow
+    async def flow() -> int:
+        result: int = called.sync(1)
+        return result
+
+    async with app_on(database, [flow, awaited_child]) as app:
+        with pytest.raises(RunFailed, match=rf"write `await {called.__name__}\(\.\.\.\)`") as failed:
+            await (await app.start(flow))
+        assert isinstance(failed.value.__cause__, WrongCall)
+
+
+@pytest.mark.parametrize("called", [plain, plain_child], ids=["step", "workflow"])
+async def test_the_awaitable_form_in_a_def_workflow_names_the_plain_call(database, called):
+    @workflow
+    def flow() -> int:
+        result: int = called.aio(1)
+        return result
+
+    async with app_on(database, [flow, plain_child]) as app:
+        with pytest.raises(RunFailed, match=rf"in a `def` workflow call {called.__name__}\(\.\.\.\)") as failed:
+            await (await app.start(flow))
+        assert isinstance(failed.value.__cause__, WrongCall)
+
+
+@pytest.mark.parametrize("called", [awaited, awaited_child], ids=["step", "workflow"])
+async def test_the_blocking_form_in_other_async_code_names_the_plain_call(called):
+    with pytest.raises(WrongCall, match=rf"in async code write `await {called.__name__}\(\.\.\.\)`"):
+        called.sync(1)
+
+
+@pytest.mark.parametrize("form", ["async", "aio", "def", "sync"])
+async def test_a_child_in_a_steps_body_is_refused(database, form):
+    @step
+    async def in_async() -> int:
+        return await (awaited_child(1) if form == "async" else plain_child.aio(1))
+
+    @step
+    def in_def() -> int:
+        return plain_child(1) if form == "def" else awaited_child.sync(1)
+
+    @workflow
+    async def flow() -> int:
+        return await (in_async() if form in ("async", "aio") else in_def.aio())
+
+    async with app_on(database, [flow, awaited_child, plain_child]) as app:
+        with pytest.raises(RunFailed, match=r"in a step's body, .* app\.start\((awaited|plain)_child") as failed:
+            await (await app.start(flow))
+        assert isinstance(failed.value.__cause__, WrongCall)
+
+
+async def test_workflows_are_plain_functions_again_where_a_run_was_executed(database):
+    @workflow
+    async def flow() -> int:
+        return await awaited(1)
+
+    async with app_on(database, [flow], worker=False) as app:
+        run = await app.start(flow)
+        await run.execute()
+        assert await awaited_child(1) == 2
+        assert plain_child(1) == 3
+
+
+@pytest.mark.parametrize("called", [awaited, awaited_child], ids=["step", "workflow"])
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "def"])
+async def test_the_awaitable_form_of_an_async_function_names_the_form_that_it_has(database, called, is_async):
+    @workflow
+    async def in_async() -> int:
+        result: int = await called.aio(1)
+        return result
+
+    @workflow
+    def in_def() -> int:
+        result: int = called.aio(1)
+        return result
+
+    flow = in_async if is_async else in_def
+    right = rf"`await {called.__name__}\(\.\.\.\)`" if is_async else rf"{called.__name__}\.sync\(\.\.\.\)"
+    async with app_on(database, [flow, awaited_child]) as app:
+        with pytest.raises(RunFailed, match=right) as failed:
+            await (await app.start(flow))
+        assert isinstance(failed.value.__cause__, WrongCall)
+
+
+@pytest.mark.parametrize("called", [plain, plain_child], ids=["step", "workflow"])
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "def"])
+async def test_the_blocking_form_of_a_def_function_names_the_form_that_it_has(database, called, is_async):
+    @workflow
+    async def in_async() -> int:
+        result: int = called.sync(1)
+        return result
+
+    @workflow
+    def in_def() -> int:
+        result: int = called.sync(1)
+        return result
+
+    flow = in_async if is_async else in_def
+    right = rf"`await {called.__name__}\.aio\(\.\.\.\)`" if is_async else rf"call {called.__name__}\(\.\.\.\)"
+    async with app_on(database, [flow, plain_child]) as app:
+        with pytest.raises(RunFailed, match=right) as failed:
+            await (await app.start(flow))
+        assert isinstance(failed.value.__cause__, WrongCall)
+
+
+async def test_a_form_that_a_function_lacks_names_the_right_one_outside_of_runs_too():
+    with pytest.raises(WrongCall, match=r"write `await awaited\(\.\.\.\)`"):
+        awaited.aio(1)  # type: ignore[attr-defined]
+    with pytest.raises(WrongCall, match=r"write `await plain\.aio\(\.\.\.\)`"):
+        plain.sync(1)  # type: ignore[attr-defined]

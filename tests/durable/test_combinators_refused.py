@@ -1,0 +1,168 @@
+"""`race`, `each` and `timeout` where they cannot work: refused with a code, and the right form is named."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from stepfast import Retry, WrongCall, each, race, receive, sleep, step, timeout, workflow
+from tests.support.apps import app_on
+
+NO_CALL = cast(Any, 5)
+UNCALLED = cast(Any, lambda: sleep("1h"))
+
+
+@step
+async def triple(number: int) -> int:
+    return 3 * number
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("wrong", [NO_CALL, UNCALLED, triple], ids=["value", "function", "step"])
+async def test_a_race_of_what_cannot_be_awaited_is_refused_and_names_it(database, wrong):
+    @workflow
+    async def flow() -> str:
+        try:
+            await race(late=sleep("1h"), odd=wrong)
+        except WrongCall as error:
+            return str(error)
+        return ""
+
+    async with app_on(database, [flow]) as app:
+        assert "race(odd=...) takes a call" in await (await app.start(flow))
+
+
+@pytest.mark.parametrize(("wrong", "said"), [(NO_CALL, "odd=lambda: ..."), (cast(Any, lambda: 5), "of type int")])
+async def test_a_race_in_a_def_workflow_refuses_what_is_no_call(database, wrong, said):
+    @workflow
+    def flow() -> str:
+        try:
+            race.sync(late=lambda: sleep("1h"), odd=wrong)
+        except WrongCall as error:
+            return str(error)
+        return ""
+
+    async with app_on(database, [flow]) as app:
+        assert said in await (await app.start(flow))
+
+
+@pytest.mark.filterwarnings("error")
+async def test_a_race_of_calls_without_names_is_refused_and_shows_the_right_form(database):
+    @workflow
+    async def flow() -> str:
+        try:
+            await race(receive("paid"), sleep("1h"), late=sleep("1h"))  # type: ignore[arg-type]
+        except WrongCall as error:
+            return f"{error.code} {error}"
+        return ""
+
+    async with app_on(database, [flow]) as app:
+        told = await (await app.start(flow))
+    assert told.startswith("E-VAL-004 ")
+    assert "write race(paid=receive('paid'), late=sleep('24h'))" in told
+
+
+async def test_a_race_of_functions_without_names_is_refused_in_a_def_workflow_too(database):
+    @workflow
+    def flow() -> str:
+        try:
+            race.sync(UNCALLED)
+        except WrongCall as error:
+            return str(error)
+        return ""
+
+    async with app_on(database, [flow]) as app:
+        assert "write race.sync(paid=lambda: receive('paid')" in await (await app.start(flow))
+
+
+@pytest.mark.filterwarnings("error")
+async def test_a_race_in_a_steps_body_is_refused(database):
+    noted: list[int] = []
+
+    @step(retry=Retry(attempts=1))
+    async def note(number: int) -> None:
+        noted.append(number)
+
+    @step(retry=Retry(attempts=1))
+    async def body() -> str:
+        try:
+            await race(one=note(1), two=note(2))
+        except WrongCall as error:
+            return str(error)
+        return ""
+
+    @workflow
+    async def flow() -> str:
+        return await body()
+
+    async with app_on(database, [flow]) as app:
+        assert "race(...) was called in a step's body" in await (await app.start(flow))
+    assert noted == []
+
+
+async def test_a_race_in_the_body_of_a_def_step_is_refused(database):
+    @step(retry=Retry(attempts=1))
+    def body() -> str:
+        try:
+            race(one=triple(1)).close()
+        except WrongCall as error:
+            return str(error)
+        return ""
+
+    @workflow
+    async def flow() -> str:
+        return await body.aio()
+
+    async with app_on(database, [flow]) as app:
+        assert "race(...) was called in a step's body" in await (await app.start(flow))
+
+
+async def test_each_in_a_steps_body_is_refused(database):
+    @step(retry=Retry(attempts=1))
+    async def body() -> str:
+        try:
+            await each(triple, [1, 2])
+        except WrongCall as error:
+            return str(error)
+        return ""
+
+    @workflow
+    async def flow() -> str:
+        return await body()
+
+    async with app_on(database, [flow]) as app:
+        assert "each(...) was called in a step's body" in await (await app.start(flow))
+
+
+async def test_timeout_in_a_steps_body_is_refused_by_its_own_name(database):
+    @step(retry=Retry(attempts=1))
+    async def body() -> str:
+        try:
+            async with timeout("1h"):
+                return ""
+        except WrongCall as error:
+            return str(error)
+
+    @workflow
+    async def flow() -> str:
+        return await body()
+
+    async with app_on(database, [flow]) as app:
+        assert "timeout(...) was called outside" in await (await app.start(flow))
+
+
+async def test_each_is_plain_in_a_workflow_that_is_called_outside_a_run():
+    @workflow
+    async def flow() -> list[int]:
+        return await each(triple, [1, 2])
+
+    assert await flow() == [3, 6]
+
+
+async def test_a_race_is_plain_in_a_workflow_that_is_called_outside_a_run():
+    @workflow
+    async def flow() -> tuple[str, int]:
+        return await race(one=triple(1))
+
+    assert await flow() == ("one", 3)

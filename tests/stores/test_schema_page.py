@@ -1,0 +1,30 @@
+"""The page of the schema names what a database really has, on each store."""
+
+from __future__ import annotations
+
+import re
+
+from tests.support.apps import migrated
+from tests.support.sql import fetch
+from tools.generate_docs import POSTGRES_ALONE, schema_page
+
+SQLITE_ALONE = {"run_moved"}
+SQLITE_COLUMNS = """
+select m.name, c.name from sqlite_schema m, pragma_table_info(m.name) c
+ where m.type in ('table', 'view') and m.name not like 'sqlite_%'
+"""
+POSTGRES_COLUMNS = "select table_name, column_name from information_schema.columns where table_schema = 'stepfast'"
+
+
+def documented() -> set[tuple[str, str]]:
+    sections = re.split(r"^## ", schema_page(), flags=re.MULTILINE)[1:]
+    named = [(section.split("\n", 1)[0], re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) for section in sections]
+    return {(table, column) for table, columns in named for column in columns}
+
+
+async def test_the_page_has_every_column_of_the_database_and_no_other(database):
+    await migrated(database)
+    is_sqlite = database.startswith("sqlite")
+    absent = POSTGRES_ALONE.keys() if is_sqlite else SQLITE_ALONE
+    rows = await fetch(database, SQLITE_COLUMNS if is_sqlite else POSTGRES_COLUMNS)
+    assert {tuple(row) for row in rows} == {(table, column) for table, column in documented() if table not in absent}
