@@ -359,7 +359,9 @@ def _worker_settings(values: _Values) -> WorkerSettings:
     heartbeat_ms = values.get("HEARTBEAT", 0)
     if heartbeat_ms * 2 > lease_ms:
         lease = values.said("LEASE") or f"the lease is {usual.lease_ms // 1_000}s unless STEPFAST_LEASE says otherwise"
-        values.faults.append(f"{values.said('HEARTBEAT')}; allowed is at most half of the lease, and {lease}.")
+        # Of a lease that cannot be read nobody knows what its half is.
+        if values.can_read("LEASE"):
+            values.faults.append(f"{values.said('HEARTBEAT')}; allowed is at most half of the lease, and {lease}.")
         heartbeat_ms = 0
     return WorkerSettings(
         concurrency=values.get("CONCURRENCY", usual.concurrency),
@@ -410,6 +412,10 @@ class _Values:
         """Where a setting was given and to what, for a message; empty if nowhere."""
         found = self.found.get(PREFIX + name)
         return "" if found is None else f"{found.place} is {shown(found.text)}"
+
+    def can_read(self, name: str) -> bool:
+        """Whether what a setting was given to could be read, if it was given."""
+        return PREFIX + name in self._values or PREFIX + name not in self.found
 
     def _read(self, setting: Setting, found: Found | None) -> None:
         if found is None:

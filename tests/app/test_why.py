@@ -38,27 +38,7 @@ async def broken() -> None:
     await break_down()
 
 
-@step(queue="gpu")
-async def paint_on_gpu(number: int = 0) -> str:
-    return "painted"
-
-
-@workflow
-async def painter() -> str:
-    return await paint_on_gpu()
-
-
-@workflow
-async def gallery() -> str:
-    return await painter()
-
-
-@workflow
-async def painters() -> int:
-    return len(await each(paint_on_gpu, range(150)))
-
-
-WORKFLOWS = [say, patient, sleeper, parent, broken, painter, gallery, painters]
+WORKFLOWS = [say, patient, sleeper, parent, broken]
 
 
 @pytest.fixture
@@ -148,21 +128,45 @@ async def test_a_run_that_was_handed_back_does_not_ask_for_a_signal_that_has_com
     assert "`stepfast runs signal" not in said
 
 
-async def test_a_run_names_what_keeps_its_step_in_another_queue_from_being_done(client):
-    run = await client.start(painter)
-    async with client.worker(queues=["default"]):
+@pytest.fixture
+async def studio(database):
+    """A client whose workflows need queue gpu; they go with the test, as such a step is known wherever it was made."""
+
+    @step(queue="gpu")
+    async def paint_on_gpu(number: int = 0) -> str:
+        return "painted"
+
+    @workflow
+    async def painter() -> str:
+        return await paint_on_gpu()
+
+    @workflow
+    async def gallery() -> str:
+        return await painter()
+
+    @workflow
+    async def painters() -> int:
+        return len(await each(paint_on_gpu, range(150)))
+
+    async with app_on(database, [painter, gallery, painters], worker=False) as client:
+        yield client
+
+
+async def test_a_run_names_what_keeps_its_step_in_another_queue_from_being_done(studio):
+    run = await studio.start("painter")
+    async with studio.worker(queues=["default"]):
         await state_of(run, RunState.WAITING)
         waits, stuck = (await run.why()).reasons
         assert (waits.kind, stuck.kind) == ("children", "queue")
         assert "cannot move: No live worker that has executor paint_on_gpu serves queue gpu." in stuck.text
         assert stuck.moved_by == "Start one with `stepfast worker --queues gpu`."
-        async with client.worker(queues=["gpu"]):
+        async with studio.worker(queues=["gpu"]):
             assert await run.result(timeout="30s") == "painted"
 
 
-async def test_a_run_names_what_keeps_the_step_of_its_child_from_being_done(client):
-    run = await client.start(gallery)
-    async with client.worker(queues=["default"]):
+async def test_a_run_names_what_keeps_the_step_of_its_child_from_being_done(studio):
+    run = await studio.start("gallery")
+    async with studio.worker(queues=["default"]):
         await until(partial(names_the_queue, run))
 
 
@@ -170,9 +174,9 @@ async def names_the_queue(run) -> bool:
     return "serves queue gpu. Start one with" in str(await run.why())
 
 
-async def test_of_many_children_that_nobody_can_take_one_is_named(client):
-    run = await client.start(painters)
-    async with client.worker(queues=["default"]):
+async def test_of_many_children_that_nobody_can_take_one_is_named(studio):
+    run = await studio.start("painters")
+    async with studio.worker(queues=["default"]):
         await state_of(run, RunState.WAITING)
         (_, stuck) = (await run.why()).reasons
     assert "and 99 more like it, cannot move" in stuck.text

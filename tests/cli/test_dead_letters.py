@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from stepfast import RunState
+from stepfast.cli.errors import ShownError, print_errors
 from tests.cli.invoking import OFFICE
 from tests.cli.office import HOSTILE, SHOWN_HOSTILE, asking, failing
 
@@ -70,6 +73,29 @@ async def test_a_dead_letter_is_shown_with_traceback_and_cause_below_the_table(l
     _, _, below = done.out.partition("\nError of the run: ")
     assert below.startswith(f"ValueError: {SHOWN_HOSTILE}\ncaused by LookupError: no such card\n\nTraceback (most")
     assert ("in refuse" in below, [mark for mark in "\x1b\u202e" if mark in done.out]) == (True, [])
+
+
+async def test_a_traceback_for_people_has_no_places_in_the_engine(letters, office):
+    shown = (await office("dead-letters", "show", letters[0].id)).out
+    whole = (await office.json("dead-letters", "show", letters[0].id))["error"]["traceback"]
+    assert ("stepfast/workflows" in whole, "stepfast/workflows" in shown, "office.py" in shown) == (True, False, True)
+
+
+OF_THE_ENGINE = (
+    "/srv/venv/lib/python3.13/site-packages/stepfast/workflows/perform.py",
+    "C:\\Python313\\Lib\\site-packages\\stepfast\\worker\\execute.py",
+    "/usr/lib/python3.11/asyncio/tasks.py",
+    "C:\\Python313\\Lib\\concurrent\\futures\\thread.py",
+)
+OF_PEOPLE = ("/home/ann/stepfast/workflows/orders.py", "/home/ann/asyncio/orders.py", "/srv/venv/stepfast/engine/x.py")
+
+
+def test_places_in_folders_that_are_called_as_the_engine_is_are_shown(capsys):
+    places = "".join(f'  File "{place}", line 1, in work\n    work()\n' for place in (*OF_THE_ENGINE, *OF_PEOPLE))
+    error = {"type": "builtins:ValueError", "message": "no", "traceback": f"Traceback (most recent):\n{places}"}
+    print_errors([ShownError("the run", json.dumps(error))])
+    shown = capsys.readouterr().out
+    assert [place for place in (*OF_THE_ENGINE, *OF_PEOPLE) if place in shown] == [*OF_PEOPLE]
 
 
 async def test_a_dead_letter_of_an_earlier_generation_has_the_error_of_that(letters, office):

@@ -9,6 +9,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from click import unstyle
 from rich.console import Console
 
 from stepfast import Stepfast
@@ -57,6 +58,22 @@ def test_a_character_that_the_terminal_lacks_is_written_as_its_number(database):
 def test_a_line_of_a_table_on_a_terminal_ends_with_its_text():
     written = StringIO()
     terminal = Console(file=written, force_terminal=True, width=UNCUT)
-    print_table(("level", "found"), [("ok", "short"), ("warn", "what is longer than all else")], to=terminal)
-    lines = written.getvalue().splitlines()
+    print_table(("level", "found"), [("ok", "failed"), ("warn", "what is longer than all else")], to=terminal)
+    lines = unstyle(written.getvalue()).splitlines()
     assert (len(lines), [line for line in lines if line.endswith(" ")]) == (3, [])
+
+
+# Short enough for a row, and long enough that looking at each of them from each of them would take a minute.
+MANY_BLANKS = " " * 50_000
+
+
+@pytest.mark.timeout(30)
+def test_a_value_that_is_full_of_blanks_is_shown_at_once():
+    written = StringIO()
+    print_table(("input",), [(f"{MANY_BLANKS}.",)], to=Console(file=written, width=UNCUT))
+    assert written.getvalue() == f"input\n{MANY_BLANKS}.\n"
+
+
+def test_colours_that_are_asked_for_reach_a_pipe(database):
+    done = stepfast("runs", "list", "--database", database, FORCE_COLOR="1", NO_COLOR="", TERM="xterm-256color")
+    assert ("\x1b[" in done.stdout, "asking@1" in done.stdout) == (True, True)

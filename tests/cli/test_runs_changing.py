@@ -10,12 +10,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from stepfast import RunState, StoreUnavailable, bulk
+from stepfast import RunState, StoreUnavailable, bulk, workflow
 from stepfast.cli import changing
 from stepfast.parts import Parts
 from tests.cli.invoking import OFFICE, invoke
-from tests.cli.office import asking, checkout, failing
+from tests.cli.office import asking, charge, checkout, failing
 from tests.cli.processes import ROOT, environment
+from tests.support.apps import app_on
 
 UNKNOWN = "01932f5e-7c1b-7d3a-9c56-0d4f6b8a1e22"
 
@@ -218,6 +219,22 @@ async def test_a_rollback_offers_no_filters_for_it_takes_named_runs_alone(option
 async def test_a_rollback_needs_a_run():
     done = await invoke("runs", "rollback", "--to", "waiting", "--database", "sqlite:///unused.db")
     assert (done.code, "Missing argument 'RUN...'" in done.err) == (2, True)
+
+
+@workflow
+async def twice() -> None:
+    await charge("a", 1)
+    await charge("b", 2)
+
+
+async def test_a_rollback_to_one_of_several_steps_names_words_that_mean_a_step_and_no_event(database, client, office):
+    async with app_on(database, [twice]) as app:
+        run = await app.start(twice)
+        await run.result(timeout="30s")
+    refused = await office("runs", "rollback", run.id, "--to", "charge")
+    assert (refused.code, "say which by its address: charge#1, charge#2." in refused.err) == (2, True)
+    assert (await office("runs", "rollback", run.id, "--to", "charge#2")).code == 0
+    assert [step.superseded_by for step in await client.get(run.id).steps()] == [None, None]
 
 
 ANSWERS = {"yes": ("y\n", 0, RunState.CANCELLED), "no": ("n\n", 1, RunState.PENDING)}

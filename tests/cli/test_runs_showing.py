@@ -11,6 +11,7 @@ from stepfast import Retry, step, workflow
 from tests.cli.office import HOSTILE, SHOWN_HOSTILE, WORKFLOWS, asking, checkout, failing, forgiving, sinking
 from tests.support.apps import app_on
 from tests.support.following import told
+from tests.support.sql import execute
 
 UNKNOWN = "01932f5e-7c1b-7d3a-9c56-0d4f6b8a1e22"
 
@@ -125,6 +126,63 @@ async def test_a_long_traceback_is_cut_and_says_where_the_rest_is(database, clie
     assert "`-o json` has all." in done.err
     whole = (await office.json("runs", "show", run.id))["error"]
     assert (whole["type"], whole["traceback"].count("in sink_deeper") > 0) == ("builtins:RuntimeError", True)
+
+
+@workflow
+async def wordy() -> None:
+    raise ValueError("\n".join(f"field {number} is wrong" for number in range(200)))
+
+
+async def test_a_long_message_leaves_room_for_the_place_that_it_comes_from(database, client, office):
+    async with app_on(database, [wordy]) as app:
+        run = await app.start(wordy)
+        with pytest.raises(Exception, match="failed with"):
+            await run.result(timeout="30s")
+    done = await office("runs", "show", run.id)
+    _, _, traceback = done.out.partition("\nTraceback (most recent call last):\n")
+    assert ("in wordy\n" in traceback, "\nValueError: field 0 is wrong\nfield 1 is wrong\n" in traceback) == (
+        True,
+        True,
+    )
+    assert (traceback.endswith("\nfield 9 is wrong\n  ...\n"), "`-o json` has all." in done.err) == (True, True)
+
+
+ODD_ERRORS = {
+    "no list of inner errors": '{"type": "a:Odd", "message": "m", "inner": 5}',
+    "no address of a step": '{"type": "a:Odd", "message": "m", "step": ["x"]}',
+    "causes without end": '{"type": "a:Odd", "message": "m", "cause": ' * 900 + "null" + "}" * 900,
+    "no object": '"Odd: m"',
+}
+
+
+@pytest.mark.parametrize("odd", ODD_ERRORS.values(), ids=ODD_ERRORS)
+async def test_an_error_that_was_put_there_by_other_means_is_shown_as_far_as_it_goes(database, failed, office, odd):
+    await execute(database, f"update stepfast.outcome set error = '{odd}' where run_id = '{failed.id}'")
+    done = await office("runs", "show", failed.id)
+    assert (done.code, "\nError of the run: Odd: m\n" in done.out) == (0, True)
+
+
+@workflow
+async def crowded() -> None:
+    try:
+        raise KeyError("lost") from LookupError("below the first")
+    except KeyError as first:
+        raise ExceptionGroup("both", [first, ValueError("second")]) from OSError("below both")
+
+
+async def test_what_is_in_a_group_is_told_apart_from_what_the_group_was_caused_by(database, client, office):
+    async with app_on(database, [crowded]) as app:
+        run = await app.start(crowded)
+        with pytest.raises(Exception, match="failed with"):
+            await run.result(timeout="30s")
+    _, _, below = (await office("runs", "show", run.id)).out.partition("\nError of the run: ")
+    assert below.splitlines()[:5] == [
+        "ExceptionGroup: both",
+        "  with KeyError: 'lost'",
+        "  caused by LookupError: below the first",
+        "  with ValueError: second",
+        "caused by OSError: below both",
+    ]
 
 
 async def test_a_cancelled_run_has_no_error_below_its_table(client, office):

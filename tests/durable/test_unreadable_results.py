@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, cast
 
 import pytest
@@ -45,3 +46,28 @@ async def test_none_is_a_result_where_the_hint_allows_it(database):
 
     async with app_on(database, [maybe]) as app:
         assert await (await app.start(maybe)) is None
+
+
+@dataclasses.dataclass(eq=False)
+class Unloaded:
+    """Raises what it likes when it is looked at."""
+
+    name: str
+    size: int = dataclasses.field(init=False, repr=False)
+
+
+def _size(unloaded: Unloaded) -> int:
+    raise RuntimeError("not loaded")
+
+
+Unloaded.size = property(_size)  # type: ignore[assignment]
+
+
+async def test_a_result_whose_own_code_raises_fails_the_run_and_does_not_hold_it(database):
+    @workflow
+    async def flow() -> Unloaded:
+        return Unloaded("a")
+
+    async with app_on(database, [flow]) as app:
+        with pytest.raises(RunFailed, match="not loaded"):
+            await (await app.start(flow)).result(timeout="5s")

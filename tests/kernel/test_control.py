@@ -187,7 +187,7 @@ def test_another_version_is_what_the_next_generation_runs():
 
 def test_an_ambiguous_step_is_refused_with_the_candidates():
     run = locked(steps=[mark(1, "a"), mark(2, "a", nth=2)])
-    with pytest.raises(Invalid, match=r"1 \(a#1\), 2 \(a#2\)"):
+    with pytest.raises(Invalid, match=r"by its address: a#1, a#2\."):
         find_step(run, "a")
 
 

@@ -290,6 +290,11 @@ def test_a_child_that_is_held_or_has_no_code_that_fits_is_told_of():
     assert "Child child-2 of render cannot move: Its records do not fit the code. `stepfast runs why child-2`" in said
 
 
+def test_a_child_whose_worker_died_is_told_of_while_nobody_lives():
+    said = why_of_parent(child(RunState.RUNNING, worker_id=WorkerId("w1")), workers=[])
+    assert "Child child-1 of render cannot move: No worker is alive. Start one with" in said
+
+
 @pytest.mark.parametrize(
     "moving", [child(RunState.RUNNING, worker_id=WorkerId("w1")), child(RunState.WAITING), child(queue="default")]
 )

@@ -158,6 +158,12 @@ def test_a_heartbeat_that_is_too_seldom_for_the_lease_is_refused_naming_both(oth
         read(tmp_path, {"STEPFAST_HEARTBEAT": "20s", **others})
 
 
+def test_a_heartbeat_is_not_measured_by_a_lease_that_cannot_be_read(tmp_path):
+    with pytest.raises(Invalid, match="STEPFAST_LEASE is 'soon'") as refused:
+        read(tmp_path, {"STEPFAST_HEARTBEAT": "20s", "STEPFAST_LEASE": "soon"})
+    assert "STEPFAST_HEARTBEAT" not in str(refused.value)
+
+
 def test_a_lease_too_short_for_a_heartbeat_of_the_environment_is_refused_naming_the_variable(tmp_path):
     settings = read(tmp_path, {"STEPFAST_HEARTBEAT": "14s"}).worker
     words = "lease is 10s; it must be at least twice the heartbeat, and STEPFAST_HEARTBEAT is '14s'."

@@ -41,13 +41,33 @@ class Returned:
         self.runs += run_ids
 
 
-async def test_answers_that_waited_behind_a_blocked_loop_give_no_run_back(database):
-    """The answer to the claim waits there too: it brings the runs that the store lists and nobody here knows yet."""
+async def comparing(database: str) -> tuple[Any, Returned, SimpleNamespace]:
+    """The lease of a worker that has left, on a store that notes what it gives back, and its heartbeat."""
     async with app_on(database, [nothing]) as app:
         assert app._parts is not None
         (worker,) = app._parts._workers
         lease: Any = worker._lease
     lease._store, lease._heartbeat = store, heartbeat = Returned(), SimpleNamespace(sent=100)
+    return lease, store, heartbeat
+
+
+async def test_a_run_that_nobody_here_knows_is_given_back_although_messages_come_for_it_all_the_time(database):
+    lease, store, heartbeat = await comparing(database)
+    for heartbeat.sent in (101, 102):
+        await lease.give_back_unknown({Holding(RunId("a"), 1, heartbeat.sent, False)}, heartbeat.sent)
+    assert store.runs == ["a"]
+
+
+async def test_a_run_that_was_leased_anew_meanwhile_is_not_given_back(database):
+    lease, store, heartbeat = await comparing(database)
+    for heartbeat.sent in (101, 102):
+        await lease.give_back_unknown({Holding(RunId("a"), heartbeat.sent, 0, False)}, heartbeat.sent)
+    assert store.runs == []
+
+
+async def test_answers_that_waited_behind_a_blocked_loop_give_no_run_back(database):
+    """The answer to the claim waits there too: it brings the runs that the store lists and nobody here knows yet."""
+    lease, store, heartbeat = await comparing(database)
     unknown = {Holding(RunId("a"), 1, 0, False)}
     for beat in (98, 99, 100):
         await lease.give_back_unknown(unknown, beat)

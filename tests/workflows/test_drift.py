@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
-from enum import StrEnum
+from enum import Enum, StrEnum
 from pathlib import Path
-from typing import Any, Generic, TypedDict, TypeVar
+from typing import Any, Generic, NamedTuple, TypedDict, TypeVar, cast
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -24,6 +24,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import core_schema
 
 from stepfast.kernel.errors import Unstorable
 from stepfast.workflows.codec import ArgumentsCodec, ValueCodec
@@ -31,6 +32,7 @@ from stepfast.workflows.codec import ArgumentsCodec, ValueCodec
 WHAT = "the result of step 'charge'"
 BERLIN = ZoneInfo("Europe/Berlin")
 Content = TypeVar("Content")
+PAIR = (1, 2)
 
 
 class Mood(StrEnum):
@@ -102,6 +104,21 @@ class TouchyKey:
 class Hiding(BaseModel):
     number: int = 1
     hidden: int | None = Field(default=5, exclude=True)
+
+
+class Twice(Enum):
+    """Its values are the same text once they are keys."""
+
+    NUMBER = 1
+    TEXT = "1"
+
+
+class Holder(BaseModel):
+    held: int | None = Field(default=None, exclude=True)
+
+
+class Staged(BaseModel):
+    stage: Twice = Field(default=Twice.NUMBER, exclude=True)
 
 
 class Secretive(BaseModel):
@@ -194,6 +211,52 @@ class Town(TypedDict):
     streets: list[Street]
 
 
+class Spot(NamedTuple):
+    x: int
+    y: int
+
+
+@dataclasses.dataclass
+class Route:
+    """Its defaults are one and the same object, as all empty tuples are."""
+
+    stops: Sequence[int] = ()
+    tolls: tuple[int, ...] = ()
+    number: int | str = 1
+
+
+class Foreign:
+    """Stored as what it holds."""
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> core_schema.CoreSchema:
+        written = core_schema.plain_serializer_function_ser_schema(lambda value: value.held)
+        return core_schema.no_info_plain_validator_function(cls, serialization=written)
+
+
+class Vector(Foreign):
+    """Compares part by part, as arrays do."""
+
+    def __eq__(self, other: object) -> Any:
+        return [one == two for one, two in zip(self.held, cast(Vector, other).held, strict=True)]
+
+    def __ne__(self, other: object) -> Any:
+        return [one != two for one, two in zip(self.held, cast(Vector, other).held, strict=True)]
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class TouchyName(Foreign):
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("do not compare me")
+
+    def __hash__(self) -> int:
+        return 1
+
+
 class Both(TypedDict):
     either: list[int] | tuple[int, ...]
     any_sequence: Sequence[int]
@@ -217,7 +280,10 @@ DRIFTS: list[tuple[Any, Any, str]] = [
     (list[Counted], [counted(0), counted(7)], "at [1].count is 7 (int), which would come back as 0"),
     (Flattering, counted(7, Flattering), "at .count is 7 (int), which would come back as 0"),
     (Hiding, Hiding(hidden=9), "at .hidden is a value (int), which would come back as another"),
-    (Hiding, Hiding(hidden=None), "at .hidden is a value (NoneType), which would come back as int"),
+    (Hiding, Hiding(hidden=None), "at .hidden is a value (NoneType), which would come back as int. Mind exclude"),
+    (Holder, Holder(held=5), "at .held is a value (int), which would come back as NoneType. Mind exclude"),
+    (Iterable[int], (number for number in [1]), "ValidatorIterator. Such a value cannot be stored"),
+    (Staged, Staged(stage=Twice.TEXT), "at .stage is a value (Twice), which would come back as another"),
     (dict[str, Hiding], {"a b": Hiding(hidden=9)}, "at ['a b'].hidden is a value (int)"),
     (Yearly, Yearly(at=datetime(2026, 5, 6, tzinfo=UTC)), "at .at is a value (datetime), which would come back as ano"),
     (Climbing, Climbing(number=1), "at .number is 2 (int), which would come back as 3"),
@@ -230,6 +296,7 @@ DRIFTS: list[tuple[Any, Any, str]] = [
     (dict[str | None, int], {None: 1}, "at [None] (the key) is None (NoneType), which would come back as str"),
     (dict[int | str, int], {1: 1}, "at [1] (the key) is 1 (int), which would come back as str. Use keys of one"),
     (dict[int | str, int], {1: 1, "1": 2}, "at [1] is 1 (int), which would not come back"),
+    (dict[Twice, int], {Twice.NUMBER: 1}, "(the key) is an object (Twice), which would come back as another"),
     (list[int] | tuple[int, ...], (1, 2), "it is a value of 2 parts (tuple), which would come back as list"),
     (tuple[int, ...] | list[int], (1, 2), "it is a value of 2 parts (tuple), which would come back as list"),
     (list[list[int]] | list[tuple[int, ...]], [(1, 2)], "at [0] is a value of 2 parts (tuple), which would come back"),
@@ -261,6 +328,16 @@ def test_a_changed_argument_is_refused_with_its_path():
 def test_what_is_excluded_is_not_told_in_the_refusal():
     with pytest.raises(Unstorable, match=r"at \.password is a value \(str\)") as refusal:
         ValueCodec(Secretive, WHAT).restore(Secretive(password="hunter2"))
+    assert "hunter2" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("default", [{}, {"other": 1}], ids=["gone", "another"])
+def test_keys_of_what_is_excluded_are_not_told_in_the_refusal_either(default):
+    class Keyring(BaseModel):
+        users: dict[str, int] = Field(default=default, exclude=True)
+
+    with pytest.raises(Unstorable, match=r"at \.users\[a key\]") as refusal:
+        ValueCodec(Keyring, WHAT).restore(Keyring(users={"hunter2": 1}))
     assert "hunter2" not in str(refusal.value)
 
 
@@ -302,6 +379,12 @@ SAME: list[tuple[Any, Any]] = [
     (datetime, datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=5, minutes=30)))),
     (Sequence[int], (1, 2)),
     (Sequence[int] | None, (1, 2)),
+    (Sequence[int], deque([1, 2])),
+    (Sequence[int], Spot(1, 2)),
+    (Route, Route()),
+    (list[Route], [Route(), Route(PAIR, PAIR), Route([1], PAIR)]),
+    (list[Vector], [Vector([1, 2]), Vector([])]),
+    (dict[TouchyName, int], {TouchyName("a"): 1}),
     (Both, {"either": [1], "any_sequence": (2,), "anything": (3, (4,))}),
     (list[Any], [(1, 2), {"a": (3,)}]),
     (dict[str, list[Any]], {"a": [(1, 2), ((3,),)]}),
@@ -315,6 +398,7 @@ SAME: list[tuple[Any, Any]] = [
     (dict[str, int], OrderedDict(b=1, a=2)),
     (Counter[str], Counter("aab")),
     (deque[int], deque([1, 2])),
+    (deque[datetime], deque([datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN, fold=1)])),
     (AbstractSet[int], frozenset({1, 2})),
     (Street, {"name": "a"}),
 ]

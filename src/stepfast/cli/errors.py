@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import click
 
+import stepfast
 from stepfast.cli.printing import say, shortened, visible
 from stepfast.cli.shapes import error_line_of, parsed
 from stepfast.kernel.states import RunState
@@ -14,11 +17,19 @@ from stepfast.kernel.views import RunView, StepView
 
 T = TypeVar("T")
 
-# What is longer is cut: the end of a traceback says most.
+# What is longer is cut: the end of a traceback says most, and the beginning of a message.
 SHOWN_LINES = 40
+SHOWN_MESSAGE_LINES = 10
 SHOWN_LENGTH = 500
 SHOWN_PARTS = 10
 SHOWN_ERRORS = 4
+
+_PLACE = '  File "'
+# As they are installed, here or where it was raised: people's own folders may be called stepfast, too.
+_HERE = re.escape(str(Path(stepfast.__file__).parent))
+_STEPFAST = rf"(?:{_HERE}|[^\"]*-packages[/\\]stepfast)[/\\](?:workflows|engine|worker)"
+_PYTHON = r"[^\"]*[/\\](?:python3[^/\\\"]*|[Ll]ib)[/\\](?:asyncio|concurrent[/\\]futures)"
+_ENGINE = re.compile(rf'  File "(?:{_STEPFAST}|{_PYTHON})[/\\][^"]*", line')
 
 
 class ShownError(NamedTuple):
@@ -33,7 +44,7 @@ def errors_of(run: RunView, steps: Sequence[StepView]) -> list[ShownError]:
     # Nothing was raised where somebody has called a run off.
     raised = None if run.state is RunState.CANCELLED else run.error
     own = [] if raised is None else [ShownError("the run", raised)]
-    told = {part.get("step") for _, part in _parts(parsed(raised))}
+    told = {str(part.get("step")) for _, part in _parts(parsed(raised))}
     newest = {step.call: step for step in steps if step.superseded_by is None}
     failed = [step for step in newest.values() if step.error is not None and step.call.address not in told]
     failed.sort(key=lambda step: step.seq, reverse=True)
@@ -61,11 +72,15 @@ class Cut:
         self.has_cut |= len(text) > SHOWN_LENGTH
         return shortened(text, SHOWN_LENGTH)
 
-    def last(self, lines: list[str]) -> list[str]:
-        if len(lines) <= SHOWN_LINES:
-            return lines
-        self.has_cut = True
-        return ["  ...", *lines[-SHOWN_LINES:]]
+    def traceback(self, lines: list[str]) -> list[str]:
+        """The last places, and the beginning of what is said there: a long message leaves room for the places."""
+        end = _end_of_places(lines)
+        places, said = lines[:end], lines[end:]
+        if len(places) > SHOWN_LINES:
+            self.has_cut, places = True, ["  ...", *places[-SHOWN_LINES:]]
+        if len(said) > SHOWN_MESSAGE_LINES:
+            self.has_cut, said = True, [*said[:SHOWN_MESSAGE_LINES], "  ..."]
+        return places + said
 
     def first(self, items: Sequence[T], number: int) -> Sequence[T]:
         self.has_cut |= len(items) > number
@@ -86,14 +101,41 @@ def _lines(error: ShownError, cut: Cut) -> Iterator[str]:
         if traceback != [""]:
             yield ""
             # A traceback has no other ends of lines than these; what a message has besides is written as an escape.
-            yield from map(cut.line, cut.last(traceback))
+            yield from map(cut.line, cut.traceback(_without_engine(traceback)))
 
 
-def _parts(error: Any, relation: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """An error, the errors in it if it is a group, and what it was caused by; how each belongs to the one above."""
-    if not isinstance(error, dict):
-        return
-    yield relation, error
-    for inner in error.get("inner") or ():
-        yield from _parts(inner, "with")
-    yield from _parts(error.get("cause"), "caused by")
+def _end_of_places(traceback: list[str]) -> int:
+    """Where the last place in code ends and the message begins; the end of all if no place is found, as of groups."""
+    last = max((number for number, line in enumerate(traceback) if line.startswith(_PLACE)), default=len(traceback))
+    behind = (number for number in range(last + 1, len(traceback)) if not traceback[number].startswith("    "))
+    return next(behind, len(traceback))
+
+
+def _without_engine(traceback: list[str]) -> list[str]:
+    """A traceback with the places in people's own code alone; the engine's lie between them."""
+    kept: list[str] = []
+    is_engine = False
+    for line in traceback:
+        if not line.startswith("    "):
+            is_engine = _ENGINE.match(line) is not None
+        if not is_engine:
+            kept.append(line)
+    # What was raised by the engine itself has no other places.
+    return kept if any(line.startswith(_PLACE) for line in kept) else traceback
+
+
+def _parts(error: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """An error, the errors in it if it is a group, and what it was caused by; how each belongs to those above.
+
+    What a group has in it is indented, so that a cause stands right below what it caused.
+    """
+    # A list and no calls of itself: what was put there by other means may be nested deeper than calls can be.
+    left: list[tuple[str, str, Any]] = [("", "", error)]
+    while left:
+        indent, relation, part = left.pop()
+        if not isinstance(part, dict):
+            continue
+        yield indent + relation, part
+        left.append((indent, "caused by", part.get("cause")))
+        inner = part.get("inner")
+        left += [(f"{indent}  ", "with", each) for each in reversed(inner if isinstance(inner, list) else [])]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 # Wide enough for any row: ids must stay whole, and a terminal breaks long lines by itself.
 UNCUT = 100_000
 
-# Blanks at the end of a line, also before the end of its style.
-_FILLING = re.compile(r" +(\x1b\[0m)?$")
+# What rich writes behind text that has a style.
+_STYLE_END = "\x1b[0m"
 
 _STYLES = {
     "completed": "green",
@@ -128,7 +127,14 @@ def _print(table: Table, to: Console) -> None:
     with to.capture() as captured:
         to.print(table)
     for line in captured.get().splitlines():
-        click.echo(_FILLING.sub(r"\1", line), file=to.file)
+        # It may be asked for colours where it is no terminal, by FORCE_COLOR: click alone would take them out.
+        click.echo(_unfilled(line), file=to.file, color=to.is_terminal)
+
+
+def _unfilled(line: str) -> str:
+    # No pattern: one that looks for blanks at the end takes for ever over a value that is full of them.
+    text = line.removesuffix(_STYLE_END)
+    return text.rstrip(" ") + line[len(text) :]
 
 
 def _cell(value: object) -> Any:

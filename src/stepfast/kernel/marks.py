@@ -78,11 +78,12 @@ def find_step(run: LockedRun, wanted: str) -> StepMark:
         raise StepNotFound(
             f"Run {run.run_id} has no step {wanted!r}. See those it has with `stepfast runs show {run.run_id}`."
         )
-    raise Invalid(f"Run {run.run_id} has several steps {wanted!r}: say which by its number: {_candidates(found)}.")
+    # Not by its number: a rollback would take that for the number of an event.
+    raise Invalid(f"Run {run.run_id} has several steps {wanted!r}: say which by its address: {_candidates(found)}.")
 
 
 def _candidates(found: Iterable[StepMark]) -> str:
-    names = [f"{mark.seq} ({mark.call.address})" for mark in found]
+    names = [mark.call.address for mark in found]
     return ", ".join(names[:SHOWN_CANDIDATES]) + (", ..." if len(names) > SHOWN_CANDIDATES else "")
 
 

@@ -159,7 +159,8 @@ def _standstill(child: ChildView, seen: Seen) -> Reason | None:
         return Reason("paused", "It is paused.", f"`stepfast runs resume {run_id}` lets it go on.")
     if child.waits_for_code:
         return Reason("code", "Its records do not fit the code.", f"`stepfast runs why {run_id}` says where.")
-    if child.state is RunState.WAITING or child.worker_id is not None:
+    # One whose worker died is given back by any other that lives.
+    if child.state is RunState.WAITING or (child.worker_id is not None and seen.live):
         return None
     return lacking(seen, child.workflow, child.code, child.queue)
 

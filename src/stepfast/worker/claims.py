@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from stepfast.kernel.decisions import HeldRun
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.exchange import Claim, Claimed
+from stepfast.kernel.exchange import Claim, Claimed, QueueRoom
 from stepfast.kernel.ids import WorkerId
 from stepfast.kernel.ports import Clock, Store
 from stepfast.log import Log
@@ -18,6 +18,8 @@ from stepfast.worker.waking import WakeUp
 log = Log("worker")
 
 SMALLEST_COMPANY = 25
+# So long after a claim for all queues even a single slot is worth another; short runs free many slots before.
+FEW_AFTER_MS = 100
 
 
 class ClaimLoop:
@@ -43,6 +45,7 @@ class ClaimLoop:
         self._empty: set[str] = set()
         self._wake = WakeUp(clock)
         self._due_at: Instant | None = None
+        self._asked_at = clock.now()
         self._taken = 0
         self.worker_id = WorkerId("")
         self.found_nothing = asyncio.Event()
@@ -58,7 +61,7 @@ class ClaimLoop:
         self._wake.set()
 
     def due(self, moment: Instant) -> None:
-        """A run was put off here until then: look when its time has come, however long the poll is."""
+        """Something is to be looked for then, like a run that was put off here: look in time, however long the poll."""
         self._due_at = moment if self._due_at is None else min(self._due_at, moment)
         self._wake.rest_until(moment)
 
@@ -73,6 +76,8 @@ class ClaimLoop:
             return
         if self.suspects_wait or self._held.room(queue) >= self._fewest(queue):
             self._wake.set()
+        else:
+            self.due(self._few_at)
 
     async def run(self) -> None:
         while True:
@@ -97,6 +102,8 @@ class ClaimLoop:
         """Fill the free slots; how long to rest before looking again (0: not at all)."""
         request = self._request()
         if request is None:
+            # What woke this look was not looked for: the next slot that falls free must not take it for absent.
+            self._empty = set()
             return self._settings.poll_ms
         claimed = await self._store.claim(request)
         self.suspects_wait = claimed.suspects_wait
@@ -115,11 +122,27 @@ class ClaimLoop:
         # Suspects go first and in small company: while some wait, nothing is taken that would make it larger.
         suspects = self._held.suspect_rooms() if self.suspects_wait else None
         if suspects is None:
-            rooms = [room for room in rooms if room.room >= self._fewest(room.queue)]
+            rooms = self._worth_a_claim(rooms)
         if not rooms or (suspects is not None and not any(suspects)):
             return None
         settings = self._settings
         return Claim(self.worker_id, rooms, self._codes(), settings.burst, settings.tenants, suspects)
+
+    def _worth_a_claim(self, rooms: list[QueueRoom]) -> list[QueueRoom]:
+        """Those with room for many; all of them when the last claim for all is a while ago."""
+        large = [room for room in rooms if room.room >= self._fewest(room.queue)]
+        if len(large) < len(rooms) and self._few_at > self._clock.now():
+            self.due(self._few_at)
+            return large
+        self._asked_at = self._clock.now()
+        return rooms
+
+    @property
+    def _few_at(self) -> Instant:
+        """When even one free slot is worth a claim: beside runs that go on for hours it would stay free as long."""
+        # A clock that was set back must not put it off.
+        now = self._clock.now()
+        return Instant(self._asked_at + min(FEW_AFTER_MS, self._settings.poll_ms)) if self._asked_at <= now else now
 
     def _most(self) -> int:
         if self._settings.max_runs is None:

@@ -20,6 +20,7 @@ class FamilyClaims(ClaimLoop):
 
     async def look(self) -> int:
         """Take what there is room for; how long to rest before looking again (0: not at all)."""
+        self._asked_at = self._clock.now()
         family = await self._store.family(self.root)
         chosen = list(self._chosen(family.ready))
         runs = await self._store.claim_runs(self.worker_id, chosen, self._codes()) if chosen else []

@@ -38,7 +38,7 @@ class Lease:
         self._heartbeat: Heartbeat | None = None
         self._answered_at = 0.0
         self._beats_in_time = 0
-        self._unknown: set[Holding] = set()
+        self._unknown: set[tuple[RunId, int]] = set()
         self._compared_at = 0
         self._renewal: asyncio.Task[None] | None = None
         self._announced: Enrolment | None = None
@@ -144,9 +144,11 @@ class Lease:
         if beat <= self._compared_at:
             return
         self._compared_at = self.beats_sent
-        again, self._unknown = self._unknown & unknown, unknown
+        # Not the whole holding: what comes for such a run changes it, with every message.
+        leases = {(holding.run_id, holding.token) for holding in unknown}
+        again, self._unknown = self._unknown & leases, leases
         if again:
-            run_ids = sorted(RunId(holding.run_id) for holding in again)
+            run_ids = sorted(run_id for run_id, _ in again)
             log.warning("unknown_runs_given_back", worker_id=self.worker_id, runs=len(run_ids))
             await self._store.give_back(self.worker_id, run_ids)
 

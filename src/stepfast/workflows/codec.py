@@ -26,7 +26,7 @@ from stepfast.workflows.culprits import (
     undecodable,
     unwritable,
 )
-from stepfast.workflows.drift import Comparison, is_equal
+from stepfast.workflows.drift import Comparison, in_many_places, is_equal
 from stepfast.workflows.outside import result_hint
 from stepfast.workflows.writing import WRITER_CONFIG, WRITTEN_TUPLES, Writer, checked
 
@@ -154,7 +154,8 @@ class HintedForm(NativeForm):
             self.tuple_writer.to_json(value, warnings=False, round_trip=True, by_alias=False)
         finally:
             WRITTEN_TUPLES.reset(before)
-        return noted
+        # An id does not tell in which of its places a tuple was written as one.
+        return noted and noted - in_many_places(value)
 
     @functools.cached_property
     def tuple_writer(self) -> SchemaSerializer | None:

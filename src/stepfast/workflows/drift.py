@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from enum import Enum
 from typing import Any
 
-from stepfast.workflows.culprits import ATOMS, MAX_DEPTH, Culprit, brief, step_to
+from stepfast.workflows.culprits import ATOMS, MAX_DEPTH, Culprit, brief, children, has_hint, remedy_of, step_to
 
 # Classes that may stand in for a subclass of theirs; `date` is not one, since a datetime would lose its time.
 PLAIN = frozenset((str, int, float, bytes, list, tuple, dict, datetime))
@@ -16,6 +17,7 @@ PLAIN = frozenset((str, int, float, bytes, list, tuple, dict, datetime))
 MAX_PAIRED = 20
 ABSENT: Any = object()
 KEY = " (the key)"
+MIND = "Mind exclude, init=False, serializers and validators: what they leave out or rewrite is lost"
 
 Pairs = Iterator[tuple[str, object, object]]
 
@@ -44,9 +46,9 @@ class Comparison:
         if kind is own and own in ATOMS:
             return None if value == restored else self._changed(path, value, restored)
         if not (kind is own or self._may_stand_in(value, restored)):
-            by_type = f"Annotate it with {own.__name__} itself, or with a union told apart by a tag"
-            remedy = "Use keys of one type" if path.endswith(KEY) else by_type
-            return Culprit(path, value, f"would come back as {kind.__name__}", remedy, self._is_shown)
+            return Culprit(
+                path, value, f"would come back as {kind.__name__}", remedy(path, value, restored), self._is_shown
+            )
         # What refers to itself does so only beside the stored fields: JSON has no form for it.
         if id(value) in above or len(above) > MAX_DEPTH:
             return None
@@ -56,18 +58,29 @@ class Comparison:
         if pairs is None:
             return None if is_kept(value, restored) else self._changed(path, value, restored)
         for step, child, twin in pairs:
+            place = path + self._told(step, isinstance(value, Mapping) and twin is ABSENT)
             if twin is ABSENT:
-                remedy = "Name it in the hint, or leave it out"
-                return Culprit(path + step, child, "would not come back", remedy, self._is_shown)
-            if found := self.culprit(child, twin, path + step, (*above, id(value))):
+                named = "Name it in the hint, or leave it out"
+                return Culprit(place, child, "would not come back", named, self._is_shown)
+            if found := self.culprit(child, twin, place, (*above, id(value))):
                 return found
         return None
+
+    def _told(self, step: str, is_lost_key: bool) -> str:
+        """The step of a path; a key that does not come back is as little shown as a value."""
+        is_key = step.endswith(KEY)
+        if self._is_shown or not (is_key or is_lost_key):
+            return step
+        return f"[a key]{KEY if is_key else ''}"
 
     def _may_stand_in(self, value: object, restored: object) -> bool:
         """Whether a value of another class is what the hint makes of this one, as 3.0 of 3."""
         kind, own = type(restored), type(value)
         if kind is list and own is tuple:
             return not self._is_tuple(value)
+        # What the hint Sequence makes of them; beside a union it may as well be the wrong branch.
+        if kind is list and isinstance(value, (tuple, deque)):
+            return not self._is_strict
         if kind in PLAIN and isinstance(value, kind) and not isinstance(value, Enum):
             return True
         if kind is float and own is int:
@@ -92,16 +105,32 @@ class Comparison:
     def _changed(self, path: str, value: object, restored: object) -> Culprit:
         is_telling = self._is_shown and isinstance(restored, (str, int, float)) and brief(restored) != brief(value)
         another = brief(restored) if is_telling else "another"
-        remedy = "Mind exclude, init=False, serializers and validators: what they leave out or rewrite is lost"
-        return Culprit(path, value, f"would come back as {another}", remedy, self._is_shown)
+        return Culprit(path, value, f"would come back as {another}", MIND, self._is_shown)
+
+
+def remedy(path: str, value: object, restored: object) -> str:
+    """What to do about a part that would be of another class."""
+    if path.endswith(KEY):
+        return "Use keys of one type"
+    # No branch of a union makes None of something, or something of None.
+    if value is None or restored is None:
+        return MIND
+    kind = type(value)
+    annotated = f"Annotate it with {kind.__name__} itself, or with a union told apart by a tag"
+    return annotated if has_hint(kind) else remedy_of(value)
 
 
 def is_kept(value: object, restored: object) -> bool:
     """Whether a part without parts of its own came back; one that knows only identity is held to its class alone."""
-    if value is restored or type(value).__eq__ is object.__eq__:
+    if value is restored:
+        return True
+    # Members of an enum know only identity too, but those that came back are the same objects.
+    if type(value).__eq__ is object.__eq__ and not isinstance(value, Enum):
         return True
     try:
-        if value == restored or (value != value and restored != restored):
+        answer: object = value == restored
+        # Arrays answer part by part; an empty one has no parts that say yes.
+        if answer or hasattr(answer, "__len__") or (value != value and restored != restored):
             return True
     except Exception:  # noqa: BLE001 - other people's code
         # Nobody can tell, so it is not refused.
@@ -121,7 +150,7 @@ def pairs_of(value: object, restored: object) -> Pairs | None:
     """
     if isinstance(value, Mapping) and isinstance(restored, Mapping):
         return of_mappings(value, restored)
-    if isinstance(value, (list, tuple)) and isinstance(restored, (list, tuple)):
+    if isinstance(value, (list, tuple, deque)) and isinstance(restored, (list, tuple, deque)):
         return of_lists(value, restored) if len(value) == len(restored) else None
     if dataclasses.is_dataclass(value):
         return of_dataclasses(value, restored)
@@ -138,12 +167,19 @@ def of_mappings(value: Mapping[Any, Any], restored: Mapping[Any, Any]) -> Pairs:
     twins = {key: key for key in restored}
     in_place = list(restored) if len(value) == len(restored) else [ABSENT] * len(value)
     for place, (key, item) in zip(in_place, value.items(), strict=True):
-        twin = twins.get(key, place)
+        twin = found_twin(key, twins, place)
         if twin is not ABSENT and not is_settled(key, twin):
             yield step_to(key) + KEY, key, twin
         other = ABSENT if twin is ABSENT else restored[twin]
         if not is_settled(item, other):
             yield step_to(key), item, other
+
+
+def found_twin(key: object, twins: Mapping[Any, Any], otherwise: object) -> Any:
+    try:
+        return twins.get(key, otherwise)
+    except Exception:  # noqa: BLE001 - other people's code
+        return otherwise
 
 
 def of_lists(value: Any, restored: Any) -> Pairs:
@@ -168,3 +204,15 @@ def of_models(value: Any, restored: Any) -> Pairs:
     extra = getattr(restored, "__pydantic_extra__", None) or {}
     for name, item in (getattr(value, "__pydantic_extra__", None) or {}).items():
         yield f".{name}", item, extra.get(name, ABSENT)
+
+
+def in_many_places(value: object) -> set[int]:
+    """The ids of parts that stand in more than one place, as all empty tuples are one; nothing is visited thrice."""
+    visits: Counter[int] = Counter()
+    left = [value]
+    while left:
+        part = left.pop()
+        if type(part) not in ATOMS and visits[id(part)] < 2:
+            visits[id(part)] += 1
+            left.extend(child for _, child in children(part))
+    return {each for each, count in visits.items() if count > 1}

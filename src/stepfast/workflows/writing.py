@@ -18,7 +18,7 @@ EXACT |= {"list", "tuple", "set", "frozenset", "dict", "nullable", "default", "d
 EXACT |= {"model", "model-fields", "model-field", "typed-dict", "typed-dict-field"}
 # These too in a model, which has made of each what its hint says: 1.0 of 1.
 EXACT_IN_MODELS = frozenset(("float", "decimal", "datetime", "timedelta"))
-EXACT_KEYS = frozenset(("str", "int", "uuid", "date", "enum", "any"))
+EXACT_KEYS = frozenset(("str", "int", "uuid", "date", "any"))
 # Ways to change a value while it is made, which then happen again when it is read.
 CHANGING = ("serialization", "strip_whitespace", "to_lower", "to_upper", "custom_init", "post_init", "extras_schema")
 EXCLUDING = ("serialization_exclude", "serialization_exclude_if")
