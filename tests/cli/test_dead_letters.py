@@ -87,7 +87,7 @@ OF_THE_ENGINE = (
     "/usr/lib/python3.11/asyncio/tasks.py",
     "C:\\Python313\\Lib\\concurrent\\futures\\thread.py",
 )
-OF_PEOPLE = ("/home/ann/stepfast/workflows/orders.py", "/home/ann/asyncio/orders.py", "/srv/venv/stepfast/engine/x.py")
+OF_PEOPLE = ("/srv/ann/stepfast/workflows/orders.py", "/srv/ann/asyncio/orders.py", "/srv/venv/stepfast/engine/x.py")
 
 
 def test_places_in_folders_that_are_called_as_the_engine_is_are_shown(capsys):
