@@ -179,7 +179,7 @@ async def test_of_many_children_that_nobody_can_take_one_is_named(studio):
     async with studio.worker(queues=["default"]):
         await state_of(run, RunState.WAITING)
         (_, stuck) = (await run.why()).reasons
-    assert "and 99 more like it, cannot move" in stuck.text
+    assert "and at least 99 more like it, cannot move" in stuck.text
 
 
 async def test_a_failed_run_says_with_what(app):

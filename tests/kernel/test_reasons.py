@@ -281,7 +281,7 @@ def test_a_run_that_waits_for_a_child_which_nobody_can_take_says_why(workers, se
 def test_children_that_stand_still_for_one_reason_are_told_of_once():
     said = why_of_parent(*(child(number=number) for number in range(1, 4)))
     assert said.count("Child ") == 1
-    assert "Child child-1 of render, and 2 more like it, cannot move: No live worker" in said
+    assert "Child child-1 of render, and at least 2 more like it, cannot move: No live worker" in said
 
 
 def test_a_child_that_is_held_or_has_no_code_that_fits_is_told_of():

@@ -148,7 +148,7 @@ def _children_that_stand_still(seen: Seen) -> Iterator[Reason]:
     first = {reason.text: (child, reason) for child, reason in reversed(found)}
     for text, size in sizes.most_common(TOLD_CHILDREN):
         child, reason = first[text]
-        others = f", and {size - 1:,} more like it," if size > 1 else ""
+        others = f", and at least {size - 1:,} more like it," if size > 1 else ""
         yield reason._replace(text=f"Child {child.run_id} of {child.code}{others} cannot move: {text}")
 
 
