@@ -6,9 +6,7 @@ import asyncio
 import errno
 import itertools
 import os
-import shutil
 import stat
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -23,7 +21,7 @@ from stepfast.stores.blobs.folder import FolderBlobs
 from stepfast.stores.blobs.names import folder_of, tenant_of
 from stepfast.stores.blobs.urls import blobs_for
 from stepfast.stores.urls import store_for
-from tests.support.rights import without_rights
+from tests.support.rights import open_folder, without_rights
 
 RUN = RunId("01932f5e-7c1b-7d3a-9c56-0d4f6b8a1e22")
 KEY = BlobKey("acme", RUN, "report")
@@ -176,11 +174,9 @@ def test_a_blob_store_that_is_not_understood_is_refused(text, tmp_path):
 @pytest.fixture
 def guarded():
     """A folder that everybody may look into and nobody write."""
-    folder = Path(tempfile.mkdtemp(prefix="stepfast-"))
-    folder.chmod(0o555)
-    yield folder
-    folder.chmod(0o755)
-    shutil.rmtree(folder)
+    with open_folder() as folder:
+        folder.chmod(0o555)
+        yield folder
 
 
 async def test_a_folder_that_may_not_be_written_is_refused_when_it_is_opened(guarded):

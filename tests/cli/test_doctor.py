@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
-import tempfile
 from pathlib import Path
 
 import apsw
@@ -27,7 +25,7 @@ from tests.cli.invoking import Office, invoke
 from tests.cli.office import WORKFLOWS, asking
 from tests.faults.server import own_server
 from tests.support.apps import app_on, migrated
-from tests.support.rights import without_rights
+from tests.support.rights import open_folder, without_rights
 from tests.support.roles import granted, role_of
 from tests.support.sql import execute, tamper
 
@@ -105,11 +103,8 @@ async def test_a_standby_is_a_failure_that_names_the_primary():
 @pytest.fixture
 def folder():
     """A folder that everybody may look into."""
-    folder = Path(tempfile.mkdtemp(prefix="stepfast-"))
-    folder.chmod(0o755)
-    yield folder
-    folder.chmod(0o755)
-    shutil.rmtree(folder)
+    with open_folder() as folder:
+        yield folder
 
 
 def contents(folder: Path) -> dict[str, bytes]:

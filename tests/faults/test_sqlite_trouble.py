@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from pathlib import Path
 
 import apsw
@@ -12,7 +11,7 @@ import pytest
 from stepfast import StepfastError, step, workflow
 from stepfast.stores.urls import check_exists
 from tests.support.apps import Bodies, app_on
-from tests.support.rights import without_rights
+from tests.support.rights import open_folder, without_rights
 
 
 @workflow
@@ -23,11 +22,8 @@ async def nothing() -> None:
 @pytest.fixture
 def folder():
     """A folder that everybody may look into."""
-    folder = Path(tempfile.mkdtemp(prefix="stepfast-"))
-    folder.chmod(0o755)
-    yield folder
-    folder.chmod(0o755)
-    shutil.rmtree(folder)
+    with open_folder() as folder:
+        yield folder
 
 
 async def refusal(path: Path) -> StepfastError:
