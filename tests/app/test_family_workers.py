@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from stepfast import NotFound, RunState, each, step, workflow
 from tests.support.apps import QUICK, app_on
 from tests.support.sql import execute
+from tests.support.turns import turn
 from tests.support.workflows import say
 
 
@@ -30,7 +30,7 @@ async def stay() -> None:
     CROWD.now += 1
     CROWD.most = max(CROWD.most, CROWD.now)
     for _ in range(TURNS):
-        await asyncio.sleep(0)
+        await turn()
     CROWD.now -= 1
 
 

@@ -24,6 +24,7 @@ from stepfast.signing import KeyedSigner, NewPair, new_pair, read_seal_keys
 from stepfast.stores.statements import unprefixed
 from tests.support.apps import QUICK
 from tests.support.sql import fetch, guards
+from tests.support.turns import turn
 from tests.support.workflows import say
 
 WRITERS = 8
@@ -140,7 +141,7 @@ async def _run_some(app: Stepfast) -> None:
 async def _seal_now_and_then(app: Stepfast, chosen: random.Random, is_over: asyncio.Event) -> None:
     while not is_over.is_set():
         for _ in range(chosen.randrange(1, 20)):
-            await asyncio.sleep(0)
+            await turn()
         await app.audit.seal()
 
 

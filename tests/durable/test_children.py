@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from stepfast import (
@@ -22,6 +20,7 @@ from stepfast import (
 )
 from tests.durable.test_waiting import until
 from tests.support.apps import Bodies, app_on
+from tests.support.turns import turn
 from tests.support.virtual_time import replayed, timed_app
 
 ONCE = Retry(attempts=1)
@@ -132,7 +131,7 @@ async def test_children_at_once_are_bounded(database):
     async def busy(number: int) -> int:
         running["now"] += 1
         most.append(running["now"])
-        await asyncio.sleep(0)
+        await turn()
         running["now"] -= 1
         return number
 

@@ -26,6 +26,7 @@ from stepfast import (
 from stepfast.kernel.durations import Instant
 from stepfast.testing import VirtualClock, engine
 from tests.support.apps import PATIENT, Bodies, app_on
+from tests.support.turns import turn
 from tests.support.virtual_time import (
     Time,
     replayed,
@@ -371,7 +372,7 @@ async def test_a_call_that_is_called_off_before_it_begins_replays(database):
     @workflow
     async def flow() -> str:
         task = asyncio.ensure_future(once())
-        await asyncio.sleep(0)
+        await turn()
         task.cancel()
         result = await once()
         await receive("go")

@@ -10,6 +10,7 @@ import pytest
 from stepfast import Retry, RunFailed, WaitTimeout, race, sleep, step, timeout, workflow
 from stepfast.testing import crash_points, engine
 from tests.support.apps import Bodies
+from tests.support.turns import turn
 
 BODIES = Bodies()
 
@@ -23,7 +24,7 @@ def start_afresh():
 async def draw(turns: int) -> int:
     """Equal for whoever compares its arguments; a value of its own each time."""
     for _ in range(turns):
-        await asyncio.sleep(0)
+        await turn()
     BODIES.ran("draw")
     return BODIES["draw"]
 

@@ -13,6 +13,7 @@ from stepfast import Outside, Pending, Retry, RunState, Stepfast, step, workflow
 from stepfast.testing import engine
 from stepfast.workflows import stay
 from tests.support.apps import PATIENT
+from tests.support.turns import turn
 from tests.support.virtual_time import until, until_state, virtual_time
 
 QUESTIONS = 40
@@ -117,7 +118,7 @@ class Crowd:
         self.asked.add(handle)
         self.now += 1
         self.most = max(self.most, self.now)
-        await asyncio.sleep(0)
+        await turn()
         await self.go_on.wait()
         self.now -= 1
         return 1

@@ -12,6 +12,7 @@ import pytest
 from stepfast import Retry, RunFailed, race, receive, step, workflow
 from stepfast.engine.committer import Committer
 from tests.support.apps import QUICK, Bodies, app_on
+from tests.support.turns import turn
 
 ONCE = Retry(attempts=1)
 AT_ONCE = Retry(attempts=3, base="1ms", jitter=0)
@@ -49,7 +50,7 @@ async def test_a_step_that_cancels_itself_fails(database):
         task = asyncio.current_task()
         assert task is not None
         task.cancel()
-        await asyncio.sleep(0)
+        await turn()
 
     @workflow
     async def flow() -> None:

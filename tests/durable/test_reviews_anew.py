@@ -24,6 +24,7 @@ from stepfast import (
 from stepfast.testing import engine
 from stepfast.workflows.review_calls import ReviewCall
 from tests.support.apps import Bodies
+from tests.support.turns import turn
 
 
 async def states(opened) -> list[str]:
@@ -263,7 +264,7 @@ async def test_code_that_ends_beside_an_open_review_withdraws_it(database):
     @workflow
     async def flow() -> str:
         beside = asyncio.ensure_future(review("Publish?", show=1))
-        await asyncio.sleep(0)
+        await turn()
         await sleep("1h")
         assert not beside.done()
         return "done"

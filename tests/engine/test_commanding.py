@@ -14,6 +14,7 @@ from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import IllegalMove, StepfastError, StoreUnavailable
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.states import RunState
+from tests.support.turns import turn
 
 
 class Answering:
@@ -25,7 +26,7 @@ class Answering:
 
     async def change(self, requests: Sequence[Request]) -> list[Changed | StepfastError]:
         self.batches.append([request.run_id for request in requests])
-        await asyncio.sleep(0)
+        await turn()
         if self.is_away:
             raise StoreUnavailable("away")
         if any(request.run_id == "damaged" for request in requests):

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from stepfast.engine.grouping import MAX_BYTES, MAX_ITEMS, SMALLEST_TURN, Grouper
+from tests.support.turns import turn
 
 
 class Bench:
@@ -20,7 +21,7 @@ class Bench:
 
     async def commit(self, batch: list[int]) -> None:
         self.sizes.append(len(batch))
-        await asyncio.sleep(0)
+        await turn()
         for run in batch:
             self.left[run] -= 1
             if self.left[run]:

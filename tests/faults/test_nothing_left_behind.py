@@ -15,6 +15,7 @@ from stepfast import step, sync, testing, workflow
 from stepfast.worker.heartbeat import Heartbeat
 from stepfast.workflows.functions import AnyWorkflow
 from tests.support.apps import QUICK, app_on
+from tests.support.turns import until_idle
 
 CYCLES = 20
 
@@ -94,7 +95,7 @@ async def with_a_cancelled_waiter(database: str) -> None:
         run = await app.start(unfinished)
         await begun.wait()
         waiting = asyncio.ensure_future(run.result())
-        await asyncio.sleep(0)
+        await until_idle()
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from collections import Counter
@@ -27,6 +26,7 @@ from stepfast import (
 from stepfast.kernel.states import ENDED
 from stepfast.testing import Engine, engine, record, replay
 from tests.support.programs import Program, shared_kinds
+from tests.support.turns import turn
 
 SEEDS = range(2_000 if os.environ.get("STEPFAST_LONG") else 120)
 SPANS_MS = (1, 500, 1_000, 5_000, 60_000)
@@ -43,7 +43,7 @@ BODIES: Counter[tuple[str, str]] = Counter()
 async def work(label: str, failures: int) -> str:
     run_id = current_run().id
     BODIES[run_id, label] += 1
-    await asyncio.sleep(0)
+    await turn()
     if BODIES[run_id, label] <= failures:
         raise ConnectionError(label)
     return label

@@ -17,6 +17,7 @@ from stepfast.stores.urls import store_for
 from stepfast.worker.upkeep import UpkeepLoop
 from stepfast.worker.worker import Worker
 from tests.support.apps import PATIENT
+from tests.support.turns import turn
 from tests.support.virtual_time import Time, virtual_time
 from tests.support.workflows import say
 
@@ -56,8 +57,8 @@ async def until_still(app: Stepfast, time: Time) -> None:
     assert app._parts is not None
     (worker,) = app._parts._workers
     async with asyncio.timeout(60):
-        while not is_still(worker, time):  # noqa: ASYNC110 - nobody tells when loops begin to sleep
-            await asyncio.sleep(0)
+        while not is_still(worker, time):
+            await turn()
 
 
 async def held_by_the_dead(database: str, time: Time, number: int) -> str:

@@ -13,6 +13,7 @@ from stepfast.workflows.functions import AsyncWorkflow, Workflow
 from stepfast.workflows.graphs.graph import Graph
 from stepfast.workflows.plans.checking import uses_of
 from stepfast.workflows.templates.loading import load_template
+from tests.support.turns import turn
 
 WORKFLOWS = (AsyncWorkflow, Graph)
 
@@ -69,7 +70,7 @@ class Tasks:
         try:
             await asyncio.gather(*(event.wait() for event in self._until.get(label, ())))
             # One turn of the loop more than none, so that tasks that could overlap do.
-            await asyncio.sleep(0)
+            await turn()
         except asyncio.CancelledError:
             self.called_off.append(label)
             raise

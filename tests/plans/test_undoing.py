@@ -9,6 +9,7 @@ import pytest
 
 from stepfast import Graph, Retry, RunFailed, RunState, step
 from tests.graphs.conftest import Desk, desk  # noqa: F401 - a fixture
+from tests.support.turns import turn
 
 
 class Shop:
@@ -33,7 +34,7 @@ class Shop:
         async def give_back(name: str) -> None:
             self.undoing.set()
             self.done.append(f"undo {name}")
-            await asyncio.sleep(0)
+            await turn()
 
         self.take, self.take_late, self.give_back = take, take_late, give_back
 

@@ -21,6 +21,7 @@ from stepfast.sinks import CallbackSink, KafkaSink, LogSink, NatsSink, RedisSink
 from stepfast.workflows.executors.allowed import Allowed
 from tests.publishing.brokers.conftest import running
 from tests.publishing.brokers.servers import TOPIC, Broker, free_port
+from tests.support.turns import turn
 
 SECRET = "whsec_" + base64.b64encode(bytes(32)).decode()
 HERE = Allowed(networks=("127.0.0.0/8",))
@@ -189,7 +190,7 @@ class Shared(Place):
 
     async def deliver(self, events: Sequence[EventView]) -> None:
         self.events = events
-        await asyncio.sleep(0)
+        await turn()
         await super().deliver(self.events)
 
 
@@ -216,7 +217,7 @@ class Sullen(Place):
         if self.is_busy:
             return
         self.is_busy = True
-        await asyncio.sleep(0)
+        await turn()
         await super().deliver(events)
         self.is_busy = False
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -35,6 +34,7 @@ from stepfast.workflows.plans.plan import Ask, Constant, Each, Fail, OnFailure, 
 from tests.plans.harness import Executors, plan_workflow, use
 from tests.plans.harness import step as plan_step
 from tests.support.programs import Program, shared_kinds
+from tests.support.turns import turn
 
 SPANS_MS = (1, 500, 1_000, 5_000, 60_000)
 SIGNALS = ("paid", "sent")
@@ -54,7 +54,7 @@ CHANCE = Random(0)
 async def work(label: str, failures: int) -> str:
     run_id = current_run().id
     BODIES[run_id, label] += 1
-    await asyncio.sleep(0)
+    await turn()
     if BODIES[run_id, label] <= failures:
         raise ConnectionError(label)
     return label

@@ -14,6 +14,7 @@ from stepfast.kernel.states import RunState, WaitKind
 from stepfast.stores.postgres.saving import save_call
 from tests.stores.harness import Harness, end, joins, step, wait
 from tests.stores.postgres import asking, opened
+from tests.support.turns import turn
 
 RAISE_TOKEN = "update stepfast.task set token = token + 1 where run_id = $1"
 
@@ -106,7 +107,7 @@ async def test_savers_and_a_canceller_never_lock_each_other_in_a_circle(harness,
         ]
         while not all(task.done() for task in saving):
             await _lock_all(canceller, [parent.run_id for parent in everybody])
-            await asyncio.sleep(0)
+            await turn()
         answers = [answer for task in saving for answer in task.result()]
         assert set(answers) == {Saving.SAVED}
         assert await harness.sql("select sum(got) from stepfast.wait") == [(SAVERS * CHILDREN,)]

@@ -22,6 +22,7 @@ from tests.faults.server import own_server
 from tests.stores.harness import end, record, step
 from tests.stores.postgres import asking, bare, harness_on, opened
 from tests.stores.postgres_proxies import CuttingProxy, Pooler
+from tests.support.turns import turn, until_idle
 
 
 async def connections(url: str) -> int:
@@ -138,7 +139,7 @@ async def test_a_caller_that_waits_for_its_turn_does_not_break_the_call_before_i
             await blocker.execute("select 1 from stepfast.task for update")
             first = asyncio.create_task(harness.save(step(one)))
             second = asyncio.create_task(harness.save(step(two)))
-            await asyncio.sleep(0)
+            await until_idle()
             second.cancel()
             await asyncio.wait({second})
         assert await first == [Saving.SAVED]
@@ -148,7 +149,7 @@ async def given_up_after(turns: int, url: str) -> None:
     """Begin to connect, and give up after so many turns of the event loop."""
     connecting = asyncio.create_task(Address(url, Deadlines(), None).visit())
     for _ in range(turns):
-        await asyncio.sleep(0)
+        await turn()
     connecting.cancel()
     with suppress(asyncio.CancelledError):
         await part(await connecting)

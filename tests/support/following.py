@@ -11,6 +11,7 @@ import pytest
 from stepfast import Run, RunState, Stepfast
 from stepfast.kernel.exchange import Look
 from stepfast.kernel.ids import RunId
+from tests.support.turns import turn
 
 T = TypeVar("T")
 
@@ -37,8 +38,8 @@ async def told(run: Run[Any], event: str) -> None:
 async def until(ask: Callable[[], Awaitable[T | None]]) -> T:
     """Ask again and again until there is an answer."""
     async with asyncio.timeout(60):
-        while not (answer := await ask()):  # noqa: ASYNC110 - what is asked for is in a store, and sets no event here
-            await asyncio.sleep(0)
+        while not (answer := await ask()):
+            await turn()
     return answer
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from stepfast.testing import VirtualClock
+from tests.support.turns import until_idle
 
 
 async def test_sleepers_wake_in_the_order_of_their_moments_and_not_before():
@@ -15,7 +16,7 @@ async def test_sleepers_wake_in_the_order_of_their_moments_and_not_before():
         woken.append(span_ms)
 
     naps = [asyncio.create_task(nap(span_ms)) for span_ms in (3_000, 1_000, 2_000)]
-    await asyncio.sleep(0)
+    await until_idle()
     assert clock.spans_ahead_ms() == [1_000, 2_000, 3_000]
     clock.advance("2s")
     assert clock.is_stirring
@@ -29,7 +30,7 @@ async def test_sleepers_wake_in_the_order_of_their_moments_and_not_before():
 async def test_a_sleeper_that_is_cancelled_as_it_wakes_stirs_no_longer():
     clock = VirtualClock()
     nap = asyncio.create_task(clock.sleep(1_000))
-    await asyncio.sleep(0)
+    await until_idle()
     clock.advance(1)
     nap.cancel()
     await asyncio.gather(nap, return_exceptions=True)

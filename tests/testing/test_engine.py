@@ -26,6 +26,7 @@ from stepfast import (
 from stepfast.kernel.errors import Invalid
 from stepfast.testing import CollectingSink, Stuck, VirtualClock, engine
 from tests.support.apps import Bodies, app_on
+from tests.support.turns import turn
 from tests.support.workflows import say
 
 HOUR_MS = 3_600_000
@@ -259,7 +260,7 @@ async def test_a_run_that_comes_to_rest_with_the_end_of_something_else_is_idle(d
     @step
     async def work() -> None:
         for _ in range(1_000):
-            await asyncio.sleep(0)
+            await turn()
 
     @workflow
     async def flow() -> None:

@@ -13,6 +13,7 @@ from stepfast.log import Log
 from stepfast.testing import VirtualClock
 from stepfast.worker.passes import SPREAD, PassLoop
 from stepfast.worker.waking import WakeUp
+from tests.support.turns import until_idle
 
 INTERVAL_MS = 10_000
 log = Log("passes")
@@ -115,5 +116,5 @@ async def test_a_rest_ends_with_a_wake_up_and_leaves_nobody_asleep():
     wake = WakeUp(clock)
     wake.set()
     await wake.rest(1_000)
-    await asyncio.sleep(0)
+    await until_idle()
     assert clock.spans_ahead_ms() == []

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from stepfast.kernel.durations import Instant
 from stepfast.testing import VirtualClock
 from stepfast.workflows.limits import LEFT_BEHIND, Limit, Limits, OutOfTime, attempt_limit, run_within
+from tests.support.turns import turn, until_idle
 
 spans = st.none() | st.integers(1, 10**6)
 
@@ -43,7 +44,7 @@ async def test_a_body_in_time_gives_its_value_and_leaves_no_sleeper():
     clock.advance("999ms")
     finish.set()
     assert await task is True
-    await asyncio.sleep(0)
+    await until_idle()
     assert clock.spans_ahead_ms() == []
 
 
@@ -79,7 +80,7 @@ async def test_a_late_body_is_cancelled_and_awaited():
         try:
             await asyncio.Event().wait()
         finally:
-            await asyncio.sleep(0)
+            await turn()
             tidied.append(True)
 
     task = await within(1_000, clock, tidies)
@@ -107,7 +108,7 @@ async def test_a_body_that_will_not_end_is_left_behind_until_it_does(monkeypatch
     assert len(LEFT_BEHIND) == 1
     freed.set()
     await asyncio.gather(*LEFT_BEHIND)
-    await asyncio.sleep(0)
+    await until_idle()
     assert not LEFT_BEHIND
 
 
