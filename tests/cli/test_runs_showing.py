@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 
-from stepfast import Retry, step, workflow
+from stepfast import Retry, RunFailed, step, workflow
 from tests.cli.office import HOSTILE, SHOWN_HOSTILE, WORKFLOWS, asking, checkout, failing, forgiving, sinking
 from tests.support.apps import app_on
 from tests.support.following import told
@@ -58,6 +59,15 @@ async def calling() -> None:
     await ring()
 
 
+async def failed_run(database: str, flow: Any) -> Any:
+    """A run of a workflow that fails, at its end."""
+    async with app_on(database, [flow]) as app:
+        run = await app.start(flow)
+        with pytest.raises(RunFailed, match="failed with"):
+            await run.result(timeout="30s")
+    return run
+
+
 def states(out: str, name: str) -> list[str]:
     """What the lines of a step say of its attempts."""
     lines = [line for line in out.splitlines() if f" {name}#1 " in line]
@@ -65,10 +75,7 @@ def states(out: str, name: str) -> list[str]:
 
 
 async def test_an_attempt_that_failed_before_another_is_not_called_pending(database, client, office):
-    async with app_on(database, [visiting]) as app:
-        run = await app.start(visiting)
-        with pytest.raises(Exception, match="failed with"):
-            await run.result(timeout="30s")
+    run = await failed_run(database, visiting)
     done = await office("runs", "show", run.id)
     assert states(done.out, "knock") == ["failed, tried again", "failed, tried again", "failed"]
 
@@ -117,10 +124,7 @@ async def test_a_failure_that_the_code_has_caught_is_shown_too(database, client,
 
 
 async def test_a_long_traceback_is_cut_and_says_where_the_rest_is(database, client, office):
-    async with app_on(database, [sinking]) as app:
-        run = await app.start(sinking)
-        with pytest.raises(Exception, match="failed with"):
-            await run.result(timeout="30s")
+    run = await failed_run(database, sinking)
     done = await office("runs", "show", run.id)
     assert ("bottom" in done.out, len(done.out.splitlines()) < 200) == (True, True)
     assert "`-o json` has all." in done.err
@@ -134,10 +138,7 @@ async def wordy() -> None:
 
 
 async def test_a_long_message_leaves_room_for_the_place_that_it_comes_from(database, client, office):
-    async with app_on(database, [wordy]) as app:
-        run = await app.start(wordy)
-        with pytest.raises(Exception, match="failed with"):
-            await run.result(timeout="30s")
+    run = await failed_run(database, wordy)
     done = await office("runs", "show", run.id)
     _, _, traceback = done.out.partition("\nTraceback (most recent call last):\n")
     assert ("in wordy\n" in traceback, "\nValueError: field 0 is wrong\nfield 1 is wrong\n" in traceback) == (
@@ -171,10 +172,7 @@ async def crowded() -> None:
 
 
 async def test_what_is_in_a_group_is_told_apart_from_what_the_group_was_caused_by(database, client, office):
-    async with app_on(database, [crowded]) as app:
-        run = await app.start(crowded)
-        with pytest.raises(Exception, match="failed with"):
-            await run.result(timeout="30s")
+    run = await failed_run(database, crowded)
     _, _, below = (await office("runs", "show", run.id)).out.partition("\nError of the run: ")
     assert below.splitlines()[:5] == [
         "ExceptionGroup: both",

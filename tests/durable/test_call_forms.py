@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from stepfast import RunFailed, WrongCall, step, workflow
@@ -28,6 +30,14 @@ def plain_child(number: int) -> int:
     return plain(number)
 
 
+async def refused(database: str, workflows: list[Any], words: str) -> None:
+    """Run the first of some workflows: it must fail for the form of a call, with these words."""
+    async with app_on(database, workflows) as app:
+        with pytest.raises(RunFailed, match=words) as failed:
+            await (await app.start(workflows[0]))
+        assert isinstance(failed.value.__cause__, WrongCall)
+
+
 @pytest.mark.parametrize("called", [awaited, awaited_child], ids=["step", "workflow"])
 async def test_the_blocking_form_in_an_async_workflow_names_the_plain_call(database, called):
     @workflow
@@ -35,10 +45,7 @@ async def test_the_blocking_form_in_an_async_workflow_names_the_plain_call(datab
         result: int = called.sync(1)
         return result
 
-    async with app_on(database, [flow, awaited_child]) as app:
-        with pytest.raises(RunFailed, match=rf"write `await {called.__name__}\(\.\.\.\)`") as failed:
-            await (await app.start(flow))
-        assert isinstance(failed.value.__cause__, WrongCall)
+    await refused(database, [flow, awaited_child], rf"write `await {called.__name__}\(\.\.\.\)`")
 
 
 @pytest.mark.parametrize("called", [plain, plain_child], ids=["step", "workflow"])
@@ -48,10 +55,7 @@ async def test_the_awaitable_form_in_a_def_workflow_names_the_plain_call(databas
         result: int = called.aio(1)
         return result
 
-    async with app_on(database, [flow, plain_child]) as app:
-        with pytest.raises(RunFailed, match=rf"in a `def` workflow call {called.__name__}\(\.\.\.\)") as failed:
-            await (await app.start(flow))
-        assert isinstance(failed.value.__cause__, WrongCall)
+    await refused(database, [flow, plain_child], rf"in a `def` workflow call {called.__name__}\(\.\.\.\)")
 
 
 @pytest.mark.parametrize("called", [awaited, awaited_child], ids=["step", "workflow"])
@@ -74,10 +78,9 @@ async def test_a_child_in_a_steps_body_is_refused(database, form):
     async def flow() -> int:
         return await (in_async() if form in ("async", "aio") else in_def.aio())
 
-    async with app_on(database, [flow, awaited_child, plain_child]) as app:
-        with pytest.raises(RunFailed, match=r"in a step's body, .* app\.start\((awaited|plain)_child") as failed:
-            await (await app.start(flow))
-        assert isinstance(failed.value.__cause__, WrongCall)
+    await refused(
+        database, [flow, awaited_child, plain_child], r"in a step's body, .* app\.start\((awaited|plain)_child"
+    )
 
 
 async def test_workflows_are_plain_functions_again_where_a_run_was_executed(database):
@@ -107,10 +110,7 @@ async def test_the_awaitable_form_of_an_async_function_names_the_form_that_it_ha
 
     flow = in_async if is_async else in_def
     right = rf"`await {called.__name__}\(\.\.\.\)`" if is_async else rf"{called.__name__}\.sync\(\.\.\.\)"
-    async with app_on(database, [flow, awaited_child]) as app:
-        with pytest.raises(RunFailed, match=right) as failed:
-            await (await app.start(flow))
-        assert isinstance(failed.value.__cause__, WrongCall)
+    await refused(database, [flow, awaited_child], right)
 
 
 @pytest.mark.parametrize("called", [plain, plain_child], ids=["step", "workflow"])
@@ -128,10 +128,7 @@ async def test_the_blocking_form_of_a_def_function_names_the_form_that_it_has(da
 
     flow = in_async if is_async else in_def
     right = rf"`await {called.__name__}\.aio\(\.\.\.\)`" if is_async else rf"call {called.__name__}\(\.\.\.\)"
-    async with app_on(database, [flow, plain_child]) as app:
-        with pytest.raises(RunFailed, match=right) as failed:
-            await (await app.start(flow))
-        assert isinstance(failed.value.__cause__, WrongCall)
+    await refused(database, [flow, plain_child], right)
 
 
 async def test_a_form_that_a_function_lacks_names_the_right_one_outside_of_runs_too():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import pytest
@@ -16,6 +17,18 @@ UNCALLED = cast(Any, lambda: sleep("1h"))
 @step
 async def triple(number: int) -> int:
     return 3 * number
+
+
+async def told_in(database: str, body: Callable[[], Awaitable[str]]) -> str:
+    """What a step answers in a run that does nothing but call it."""
+
+    @workflow
+    async def flow() -> str:
+        return await body()
+
+    async with app_on(database, [flow]) as app:
+        told: str = await (await app.start(flow))
+    return told
 
 
 @pytest.mark.filterwarnings("error")
@@ -92,12 +105,7 @@ async def test_a_race_in_a_steps_body_is_refused(database):
             return str(error)
         return ""
 
-    @workflow
-    async def flow() -> str:
-        return await body()
-
-    async with app_on(database, [flow]) as app:
-        assert "race(...) was called in a step's body" in await (await app.start(flow))
+    assert "race(...) was called in a step's body" in await told_in(database, body)
     assert noted == []
 
 
@@ -110,12 +118,7 @@ async def test_a_race_in_the_body_of_a_def_step_is_refused(database):
             return str(error)
         return ""
 
-    @workflow
-    async def flow() -> str:
-        return await body.aio()
-
-    async with app_on(database, [flow]) as app:
-        assert "race(...) was called in a step's body" in await (await app.start(flow))
+    assert "race(...) was called in a step's body" in await told_in(database, body.aio)
 
 
 async def test_each_in_a_steps_body_is_refused(database):
@@ -127,12 +130,7 @@ async def test_each_in_a_steps_body_is_refused(database):
             return str(error)
         return ""
 
-    @workflow
-    async def flow() -> str:
-        return await body()
-
-    async with app_on(database, [flow]) as app:
-        assert "each(...) was called in a step's body" in await (await app.start(flow))
+    assert "each(...) was called in a step's body" in await told_in(database, body)
 
 
 async def test_timeout_in_a_steps_body_is_refused_by_its_own_name(database):
@@ -144,12 +142,7 @@ async def test_timeout_in_a_steps_body_is_refused_by_its_own_name(database):
         except WrongCall as error:
             return str(error)
 
-    @workflow
-    async def flow() -> str:
-        return await body()
-
-    async with app_on(database, [flow]) as app:
-        assert "timeout(...) was called outside" in await (await app.start(flow))
+    assert "timeout(...) was called outside" in await told_in(database, body)
 
 
 async def test_each_is_plain_in_a_workflow_that_is_called_outside_a_run():
