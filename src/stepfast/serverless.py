@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import secrets
-import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -27,6 +25,7 @@ from stepfast.kernel.texts import shown
 from stepfast.kernel.views import OutcomeView
 from stepfast.log import Log
 from stepfast.parts import Parts
+from stepfast.worker.lease import process_name
 from stepfast.worker.pruning import PruneLoop
 from stepfast.worker.publishing import PublishLoop
 from stepfast.worker.sealing import SealLoop
@@ -177,7 +176,7 @@ class Serverless:
 
 def _me() -> str:
     """What lines of the log call a host that is no worker, and so has no id."""
-    return f"upkeep-{socket.gethostname()}-{os.getpid()}"
+    return f"upkeep-{process_name()}"
 
 
 def lambda_handler(app: AppBase) -> Callable[[Mapping[str, Any], object], dict[str, Any]]:

@@ -27,6 +27,11 @@ OWN_DEADLINE = 0.8
 BEATS_BEFORE_BURYING = 3
 
 
+def process_name() -> str:
+    """What people call this process unless somebody has named it."""
+    return f"{socket.gethostname()}-{os.getpid()}"
+
+
 class Lease:
     """A worker's right to hold runs; calls `heard` with each answer, `lost` with the reason when it is over."""
 
@@ -106,7 +111,7 @@ class Lease:
     @property
     def label(self) -> str:
         """The name that people know the worker by."""
-        return self._settings.label or f"{socket.gethostname()}-{os.getpid()}"
+        return self._settings.label or process_name()
 
     def _enrolment(self) -> Enrolment:
         settings = self._settings
