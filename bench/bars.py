@@ -73,6 +73,7 @@ LINES = (
     *scaled("naps", "runs with a step that waits 5 ms/s, 200 at a time"),
     *scaled("default_naps", "the same, 100 at a time (a worker's default)"),
     *scaled("sums", "runs with a step that computes 5 ms/s"),
+    Line("machine_two_to_one", "two processes that only compute, to one, without a store"),
     Line("claims_short_per_s", "claimed runs/s, 1,000 ready"),
     Line("claims_long_per_s", "claimed runs/s, 1,000,000 ready of 10,000 tenants"),
     Line("backlog_ratio", "  the second to the first", everywhere(at_least(0.8))),

@@ -53,7 +53,7 @@ REMEDIES = {
     "E-VAL-003": "Return something that JSON can hold, or describe the value by a type hint.",
     "E-VAL-004": "Use the form that the message names.",
     "E-VAL-005": "Guard the part that the message names, as in `has(a.b) ? a.b : 0`, or correct what it was given.",
-    "E-STORE-001": "Check that the database runs and can be reached, then send the request again.",
+    "E-STORE-001": "Check that the database runs, can be reached and has room, then send the request again.",
     "E-STORE-002": "Bring the schema up to date with `stepfast migrate`, or upgrade this program.",
     "E-STORE-003": "Make room, correct the permissions or move the file to a local disk, as the message says.",
     "E-ASSET-001": "Check name, version and tenant; `await app.assets.list()` lists the assets there are, and "
@@ -560,10 +560,10 @@ def events_page() -> str:
     rows = [(f"[`{type_}`](#{type_})", _told(type_)) for type_ in events.EventType]
     return _page(
         "Events",
-        "The history of a run, as `await run.history()` and the table [event](schema.md#event) have it. An event is "
-        "never changed or removed. It is written in the same commit as what it tells of; only `started`, "
-        "`step_started` and `step_progress` go along with the run's next commit, and can be lost in a crash. Types are "
-        "only added.",
+        "The history of a run, as `await run.history()` (a thousand at a time, see `after`) and the table "
+        "[event](schema.md#event) have it. An event is never changed or removed. It is written in the same commit as "
+        "what it tells of; only `started`, `step_started` and `step_progress` go along with the run's next "
+        "commit, and can be lost in a crash. Types are only added.",
         "Fields: `position` counts over all runs and `seq` within the run, `type`, `at` in milliseconds, `run_id`, "
         "`tenant`, `generation`, `token`, and, where they apply, `step` (as `name#1`, with the branch before it: "
         "`1.2/name#1`), `attempt`, `actor` and `data`, which is JSON text. Whoever reads an event is also shown its "

@@ -2,6 +2,7 @@
 
 A step that waits leaves the engine to be scaled: the workers' own time, and the store's, which both share. With 200
 runs at a time one process already keeps most of two cores busy. A step that computes is what a second one is for.
+What the machine gives to two processes without any engine stands beside it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable
 
 from bench.databases import Databases
 from bench.figures import Figures
+from bench.workloads import spinning
 from bench.workloads.drain import RUNS, drained
 from stepfast.worker.settings import DEFAULT_CONCURRENCY
 
@@ -22,6 +24,7 @@ def measure(databases: Databases) -> Figures:
         **_scaled(databases, "naps", "one_nap", RUNS, SLOTS),
         **_scaled(databases, "default_naps", "one_nap", RUNS, DEFAULT_CONCURRENCY),
         **_scaled(databases, "sums", "one_sum", COMPUTED_RUNS, DEFAULT_CONCURRENCY),
+        "machine_two_to_one": spinning.two_to_one(),
     }
 
 

@@ -67,14 +67,14 @@ class Stepfast(Doors):
         clock: Clock | None = None,
         executors: Iterable[object] | None = None,
         assets: AssetsPort | None = None,
-        sinks: Iterable[Sink | str] = (),
+        sinks: Iterable[Sink | str] | None = None,
         policies: Iterable[Policy] = (),
     ) -> None:
         super().__init__(database, workflows, worker, clock, blobs, assets, executors=executors, policies=policies)
         self._ids = Ids()
         self.workers = Workers(self)
         self.executors = Executors(self._executors)
-        for sink in (*sinks, *self._sink_urls):
+        for sink in (*(sinks or ()), *self._sink_urls):
             self.sinks.add(sink)
 
     def worker(

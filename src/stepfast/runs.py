@@ -187,7 +187,7 @@ class Run(Generic[T]):
         return found[0]
 
     async def history(self, after: int = 0, limit: int = 1_000) -> list[EventView]:
-        """The run's events after number `after`."""
+        """The first `limit` of the run's events after number `after`; ask on with the `seq` of the last one."""
         after, limit = check_whole("after", after, 0, MAX_SEQ), check_whole("limit", limit, 1)
         run = await self.info()
         return [

@@ -256,7 +256,7 @@ SETTINGS = (
         "",
         "The modules whose functions `python.call` may call; `shop.*` are all modules in `shop`.",
     ),
-    Setting("STEPFAST_TENANT_BURST_LIMIT", _number(1), "10", "How many runs of a tenant one claim takes.", plain=True),
+    Setting("STEPFAST_TENANT_BURST_LIMIT", _number(1), "10", "Runs of a tenant a claim takes in a row.", plain=True),
 )
 
 QUEUE_CONCURRENCY = Setting(

@@ -334,7 +334,7 @@ class Stepfast:
         clock: Clock | None = None,
         executors: Iterable[object] | None = None,
         assets: AssetsPort | None = None,
-        sinks: Iterable[Sink | str] = (),
+        sinks: Iterable[Sink | str] | None = None,
         policies: Iterable[Policy] = (),
     ) -> None:
         self._portal = Portal()

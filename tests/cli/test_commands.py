@@ -169,7 +169,14 @@ def demo():
     return stepfast("demo")
 
 
-PROMISED = ["kill -9", "step_completed reserve#1", "Result:", "times its body ran", "No finished step ran twice"]
+PROMISED = [
+    "kill -9",
+    "step_completed reserve#1",
+    "Result:",
+    "times its body ran",
+    "was under way when the worker died",
+    "No finished step ran twice",
+]
 
 
 @pytest.mark.parametrize("promised", PROMISED)

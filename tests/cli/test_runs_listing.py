@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+from stepfast.kernel.errors import Invalid
 from stepfast.kernel.numbers import MAX_NUMBER
 from tests.cli.office import asking, checkout
 
@@ -111,8 +114,22 @@ async def test_no_runs_are_a_word_on_stderr_and_nothing_on_stdout(office):
 
 async def test_a_list_can_be_watched_until_the_timeout(client, office):
     run = await client.start(checkout, "a")
-    done = await office("runs", "list", "--watch", "--timeout", "500ms")
+    done = await office("runs", "list", "--watch", "--timeout", "2s")
     assert (done.code, run.id in done.out) == (124, True)
+
+
+async def test_a_watched_list_in_a_pipe_has_each_page_below_the_one_before(client, office, monkeypatch):
+    looked: list[float] = []
+
+    async def leave_after_two_pages(seconds: float) -> None:
+        looked.append(seconds)
+        if len(looked) == 2:
+            raise Invalid("Two pages were seen.")
+
+    monkeypatch.setattr("stepfast.cli.runs_listing.asyncio", SimpleNamespace(sleep=leave_after_two_pages))
+    await client.start(checkout, "a")
+    page = (await office("runs", "list")).out
+    assert (await office("runs", "list", "--watch")).out == page * 2
 
 
 async def test_a_cursor_that_no_page_gave_is_a_mistake_of_the_caller(client, office):

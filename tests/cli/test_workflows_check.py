@@ -37,7 +37,31 @@ async def test_code_that_does_not_fit_ends_with_one_and_names_run_step_and_what_
     assert "asking@1" in line
     assert "charge#1" in line
     assert "give the changed workflow a new version" in line
-    assert f"{run_id}: It was recorded as completed" in done.err
+    assert f"{run_id}: Step charge#1 was recorded as completed" in done.err
+
+
+async def test_a_step_that_was_added_is_told_with_the_calls_that_the_code_must_still_come_to(
+    office, database, tmp_path
+):
+    run_id = await waiting_run(database, asking)
+    code = "from tests.cli.test_workflows_check import asking_after_a_charge\nfrom stepfast import Stepfast\n"
+    (tmp_path / "charging.py").write_text(f"{code}app = Stepfast(workflows=[asking_after_a_charge])\n")
+    done = await office("workflows", "check", "--app", f"{tmp_path}/charging.py:app")
+    assert done.code == 0
+    assert f"{run_id}: Step charge#1 was never recorded" in done.err
+    assert "the code must come to receive:approval#1 after it" in done.err
+
+
+async def test_the_tenant_of_a_run_is_shown_where_other_commands_would_not_find_it_without(office, database):
+    async with app_on(database, [asking_after_a_charge], worker=False) as app:
+        await app.start(asking_after_a_charge, tenant="acme")
+    async with engine(database=database, workflows=[asking_after_a_charge]) as opened:
+        await opened.run_until_idle()
+    everybody = await office("workflows", "check", "--app", OFFICE)
+    one = await office("workflows", "check", "--app", OFFICE, "--tenant", "acme")
+    assert everybody.out.splitlines()[0].split()[:3] == ["run", "tenant", "workflow"]
+    assert "  acme  " in everybody.out.splitlines()[1]
+    assert one.out.splitlines()[0].split()[:2] == ["run", "workflow"]
 
 
 async def test_a_program_gets_it_as_json(office, database):

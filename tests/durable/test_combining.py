@@ -441,7 +441,7 @@ class ClockAhead:
     def now(self) -> Instant:
         return Instant(self.local() + 60_000)
 
-    def follow(self, store_now: Instant) -> None:
+    def follow(self, store_now: Instant, asked_at: Instant) -> None:
         """It goes by its own."""
 
 

@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
+from datetime import datetime, timedelta
 
 import pytest
 
-from stepfast import WrongCall, current_run, durable, receive, step, workflow
+from stepfast import (
+    WaitTimeout,
+    WrongCall,
+    continue_as,
+    current_run,
+    durable,
+    each,
+    race,
+    receive,
+    sleep,
+    step,
+    timeout,
+    workflow,
+)
 from tests.support.apps import app_on
 from tests.support.virtual_time import replayed, timed_app, until_parked_in
 
@@ -35,6 +51,57 @@ async def test_now_uuid_and_random_are_the_same_on_every_replay(database):
     assert seen[0][0] != seen[0][3]
 
 
+async def rest(span: str) -> None:
+    await sleep(span)
+
+
+async def test_the_moment_goes_on_over_branches_and_time_limits(database):
+    seen: list[list[datetime]] = []
+
+    @workflow
+    async def flow() -> int:
+        moments = [durable.now()]
+        await race(late=sleep("20ms"), never=receive("never"))
+        moments.append(durable.now())
+        await each(rest, ["20ms", "10ms"])
+        moments.append(durable.now())
+        await asyncio.gather(rest("10ms"), rest("20ms"))
+        moments.append(durable.now())
+        with contextlib.suppress(WaitTimeout):
+            async with timeout("20ms"):
+                await receive("never")
+        seen.append([*moments, durable.now()])
+        await receive("go")
+        return 1
+
+    async with timed_app(database, flow) as (app, time):
+        await replayed(await app.start(flow), time)
+    assert seen[0] == seen[-1]
+    assert all(after - before >= timedelta(milliseconds=20) for before, after in itertools.pairwise(seen[0]))
+
+
+async def test_the_moment_goes_on_over_what_a_def_workflow_waits_for(database):
+    seen: list[list[datetime]] = []
+
+    @workflow
+    def flow() -> int:
+        moments = [durable.now()]
+        race.sync(late=lambda: sleep("20ms"), never=lambda: receive("never"))
+        moments.append(durable.now())
+        each.sync(rest, ["20ms", "10ms"])
+        moments.append(durable.now())
+        with contextlib.suppress(WaitTimeout), timeout("20ms"):
+            receive("never")
+        seen.append([*moments, durable.now()])
+        receive("go")
+        return 1
+
+    async with timed_app(database, flow) as (app, time):
+        await replayed(await app.start(flow), time)
+    assert seen[0] == seen[-1]
+    assert all(after - before >= timedelta(milliseconds=20) for before, after in itertools.pairwise(seen[0]))
+
+
 async def test_a_def_workflow_draws_too(database):
     @workflow
     def flow() -> float:
@@ -58,6 +125,11 @@ async def test_the_current_run_is_known_in_workflow_and_step(database):
     async with app_on(database, [flow]) as app:
         run = await app.start(flow, tenant="acme")
         assert await run == [run.id, "acme", run.id]
+
+
+def test_outside_a_workflow_nothing_starts_over_and_no_plain_function_is_named():
+    with pytest.raises(WrongCall, match="only that can start over"):
+        continue_as()
 
 
 def test_outside_a_run_these_calls_are_refused():

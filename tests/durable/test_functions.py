@@ -369,11 +369,15 @@ async def test_mutating_an_argument_in_a_step_does_not_change_the_callers_value(
         assert await (await app.start(flow)) == []
 
 
-@pytest.mark.parametrize("leave", [SystemExit(3), asyncio.CancelledError(), KeyboardInterrupt()], ids=repr)
-async def test_a_step_that_raises_an_exit_fails_and_the_worker_lives(database, leave):
+LEAVING = [SystemExit(3), asyncio.CancelledError(), GeneratorExit("out"), KeyboardInterrupt()]
+
+
+@pytest.mark.parametrize("timeout", [None, "1m"])
+@pytest.mark.parametrize("leave", LEAVING, ids=repr)
+async def test_a_step_that_raises_an_exit_fails_and_the_worker_lives(database, leave, timeout):
     if isinstance(leave, KeyboardInterrupt):
         # Raised in the loop's own thread it is the user's, and ends the process; in a step's thread it is the step's.
-        @step(retry=ONCE)
+        @step(retry=ONCE, timeout=timeout)
         def leaves() -> None:
             raise leave
 
@@ -382,7 +386,7 @@ async def test_a_step_that_raises_an_exit_fails_and_the_worker_lives(database, l
             leaves()
     else:
 
-        @step(retry=ONCE)
+        @step(retry=ONCE, timeout=timeout)
         async def leaves_async() -> None:
             raise leave
 
@@ -422,6 +426,26 @@ async def test_input_output_in_workflow_code_is_refused_with_the_way_to_do_it(da
 
     async with app_on(database, [flow]) as app:
         with pytest.raises(RunFailed, match="@step"):
+            await (await app.start(flow))
+
+
+async def _by_the_loops_timer() -> None:
+    asyncio.get_running_loop().call_later(1, print)
+
+
+async def _within_asyncios_timeout() -> None:
+    async with asyncio.timeout(1):
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("wait", [_by_the_loops_timer, _within_asyncios_timeout])
+async def test_timers_of_asyncio_in_workflow_code_are_refused_with_those_that_are_durable(database, wait):
+    @workflow
+    async def flow() -> None:
+        await wait()
+
+    async with app_on(database, [flow]) as app:
+        with pytest.raises(RunFailed, match=r"`await sleep\(\.\.\.\)`.*`async with timeout\(\.\.\.\)`"):
             await (await app.start(flow))
 
 

@@ -36,7 +36,7 @@ class WrongClock:
     def now(self) -> Instant:
         return Instant(self.local() + self._offset_ms)
 
-    def follow(self, store_now: Instant) -> None:
+    def follow(self, store_now: Instant, asked_at: Instant) -> None:
         self._offset_ms = store_now - self.local()
 
     async def sleep(self, span_ms: int) -> None:
@@ -125,7 +125,7 @@ async def test_the_broken_twin_that_goes_by_its_own_clock_rings_early(database, 
     async def own_time(self) -> Instant:
         return Instant(BELL.clock.now() + AHEAD_MS)
 
-    monkeypatch.setattr(WrongClock, "follow", lambda self, store_now: None)
+    monkeypatch.setattr(WrongClock, "follow", lambda self, store_now, asked_at: None)
     for store in (SqliteStore, PostgresStore):
         monkeypatch.setattr(store, "now", own_time)
     (rang_after_ms,) = await rings_after_ms(database)

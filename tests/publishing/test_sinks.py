@@ -42,6 +42,11 @@ def app_with(database: str, *sinks) -> Stepfast:
     return Stepfast(database, workflows=[say], worker=QUICK, sinks=sinks)
 
 
+async def test_sinks_may_be_none(database):
+    async with Stepfast(database, workflows=[say], worker=False, sinks=None) as app:
+        assert await app.sinks.list() == []
+
+
 @pytest.mark.timeout(60)
 async def test_a_worker_publishes_what_happens(database):
     heard = Heard()
@@ -49,6 +54,31 @@ async def test_a_worker_publishes_what_happens(database):
         run = await app.start(say, "hello")
         types = await heard.until(run.id, "completed")
         assert types == [event.type for event in await run.history()]
+
+
+@pytest.mark.timeout(60)
+async def test_a_worker_that_stops_while_it_takes_a_sink_leaves_it_to_others(database, monkeypatch):
+    sink, is_taken, may_go_on = CallbackSink("ear", Heard().hear), asyncio.Event(), asyncio.Event()
+    async with Stepfast(database, workflows=[say], worker=False, sinks=[sink]) as app:
+        store = app._open_parts().store
+        take = store.take_sink
+
+        async def take_slowly(*given):
+            taken = await take(*given)
+            is_taken.set()
+            await may_go_on.wait()
+            return taken
+
+        monkeypatch.setattr(store, "take_sink", take_slowly)
+        worker = app.worker()
+        await worker.start()
+        await is_taken.wait()
+        stopping = asyncio.create_task(worker.stop())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        may_go_on.set()
+        await stopping
+        assert await take("ear", "another", 60_000, True) is not None
 
 
 @pytest.mark.timeout(60)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from stepfast.kernel.decisions import CallId, NewRun, Record, Wait
 from stepfast.kernel.events import EventType
 from stepfast.kernel.ids import WorkerId
-from stepfast.kernel.states import PENDING_WAITS, RunState, TaskState
+from stepfast.kernel.states import PENDING_WAITS, RunState, StepState, TaskState
 
 
 @dataclass
@@ -150,6 +150,11 @@ class Life:
         if self.task.state is TaskState.READY:
             return RunState.RUNNING if self.task.claims else RunState.PENDING
         return RunState.PENDING if {w.wait.kind for w in self.waits.values()} <= PENDING_WAITS else RunState.WAITING
+
+    def was_brought_on(self, token: int) -> bool:
+        """Whether the holder with that token has recorded the end of a step."""
+        ends = (StepState.COMPLETED, StepState.FAILED)
+        return any(kept.token == token and kept.record.state in ends for kept in self.records)
 
     def tell(self, kind: EventType | str, token: int) -> None:
         self.events.append((str(kind), token, self.generation))

@@ -5,8 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
+
+from stepfast import Invalid
+from stepfast.engine.clock import SystemClock
 from stepfast.stores.postgres import hints
 from stepfast.stores.postgres.store import PostgresStore
+from stepfast.stores.urls import store_for
 from tests.stores.postgres import asking, opened
 from tests.stores.postgres_proxies import Pooler
 
@@ -77,3 +82,8 @@ async def test_hints_go_through_a_pooler(migrated_postgres_url):
         heard = await listening(here)
         await there.hint(["through the pooler"])
         assert await next_of(heard) == "through the pooler"
+
+
+def test_a_direct_address_that_is_no_postgresql_is_refused_by_its_setting(migrated_postgres_url):
+    with pytest.raises(Invalid, match=r"STEPFAST_DATABASE_DIRECT_URL is 'redis://u:\*\*\*@host/0'"):
+        store_for(migrated_postgres_url, SystemClock(), "redis://u:secret@host/0")

@@ -15,7 +15,7 @@ class ListeningClock(SystemClock):
         super().__init__()
         self.told: list[Instant] = []
 
-    def follow(self, store_now: Instant) -> None:
+    def follow(self, store_now: Instant, asked_at: Instant) -> None:
         self.told.append(store_now)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from types import SimpleNamespace
 from typing import Any
 
-from stepfast import workflow
+from stepfast import WorkerSettings, workflow
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.exchange import Beat, Holding
 from stepfast.kernel.ids import RunId
@@ -95,3 +96,41 @@ async def test_runs_that_are_lost_for_two_reasons_are_told_of_once(database, cap
     lost = [record.getMessage() for record in caplog.records if "worker_lost_runs" in record.getMessage()]
     assert len(lost) == 1, lost
     assert "runs=1 " in lost[0]
+
+
+async def test_an_answer_that_waits_behind_a_blocked_loop_keeps_the_lease(database):
+    """The worker may look at its lease before it hears: what was answered meanwhile counts all the same."""
+    lost: list[str] = []
+    async with app_on(database, [nothing], worker=WorkerSettings(heartbeat_ms=10)) as app:
+        assert app._parts is not None
+        (worker,) = app._parts._workers
+        lease: Any = worker._lease
+        lease.lost = lost.append
+        watch = lease.watch()
+        rest = watch.send(None)
+        lease._heard_at -= 1_000
+        sent = lease.beats_sent
+        while lease.beats_sent < sent + 2:  # holds up the loop until one heartbeat was sent and answered
+            pass
+        rest.set_result(None)
+        watch.send(None)
+        watch.close()
+    assert lost == []
+
+
+async def test_after_its_clock_has_jumped_a_worker_buries_nobody_until_all_had_time_to_beat(database, monkeypatch):
+    """By the new time everybody who shares the clock looks dead, the worker itself too."""
+    lease, _, _ = await comparing(database)
+    lease._settings, lease.heard = WorkerSettings(), lambda beat, number: None
+
+    def hear(times: int) -> bool:
+        for number in range(times):
+            lease._hear(Beat(Instant(0), True, []), number)
+        return bool(lease.may_bury)
+
+    assert hear(4)
+    right = time.time
+    monkeypatch.setattr(time, "time", lambda: right() + 86_400)
+    assert not lease.may_bury
+    assert not hear(2)
+    assert hear(1)

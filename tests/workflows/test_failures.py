@@ -283,6 +283,13 @@ def test_a_wide_group_is_cut_to_a_size_that_can_be_stored():
     assert len(to_text(describe(group))) < 4 * 1024 * 1024
 
 
+def test_a_wide_group_says_how_many_of_its_errors_were_left_out():
+    group = ExceptionGroup("wide", [ValueError(number) for number in range(2_000)])
+    left_out = 2_000 - len(describe(group).inner)
+    assert f"{left_out:,} more errors were left out." in recorded(group).__notes__
+    assert not describe(ExceptionGroup("narrow", [ValueError(1)])).notes
+
+
 def test_text_of_a_newer_version_is_read_and_nonsense_is_not():
     assert from_text('{"type": "a:B", "message": "m", "colour": "red"}') == Failure("a:B", "m")
     for nonsense in ("", "5", "[]", "{}", '{"type": "a:B"}', '{"type": "a:B", "message": "m", "cause": 5}'):

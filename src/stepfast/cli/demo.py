@@ -23,6 +23,8 @@ from stepfast.kernel.views import EventView
 from stepfast.runs import Run
 
 KILL_AFTER = "reserve#1"
+KILL_IN = "charge"
+LOOK_EVERY_S = 0.01
 
 
 @click.command()
@@ -59,11 +61,18 @@ class Demo:
                 self._tell(event)
                 if not killed and event.type == EventType.STEP_COMPLETED and event.step == KILL_AFTER:
                     killed = True
+                    await self._until_under_way(KILL_IN, worker)
                     self._kill(worker)
                     worker = self._start_worker()
         finally:
             worker.terminate()
             worker.wait()
+
+    async def _until_under_way(self, step: str, worker: subprocess.Popen[bytes]) -> None:
+        """Until the body of a step has begun: the record of the one before comes a little earlier than that."""
+        # It is asked again and again, as a file tells nobody that it was written to.
+        while worker.poll() is None and step not in self._trace.read_text().split():  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_EVERY_S)
 
     def _start_worker(self) -> subprocess.Popen[bytes]:
         environment = {**os.environ, "STEPFAST_DEMO_TRACE": str(self._trace)}

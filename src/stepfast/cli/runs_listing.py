@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,13 +15,10 @@ from stepfast.app import Stepfast
 from stepfast.cli.client import Client, with_client
 from stepfast.cli.filters import page_options, run_filters
 from stepfast.cli.paging import Listing, print_page
-from stepfast.cli.printing import UNCUT, console, moment, table_of, took
+from stepfast.cli.printing import console, moment, print_table, table_of, took
 from stepfast.cli.shapes import run_object
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.views import RunView
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 PAGE = 50
 LOOK_EVERY_S = 1.0
@@ -53,19 +51,26 @@ def _watch(client: Client, read: Read, limit: int) -> None:
         raise Invalid("--watch is for people; for programs `stepfast runs watch RUN -o json` follows a run.")
 
     async def keep_showing(app: Stepfast) -> None:
-        from rich.live import Live
-
-        shown_on = console(width=None if sys.stdout.isatty() else UNCUT)
-        with Live(console=shown_on, auto_refresh=False) as live:
+        with _page(client) as show:
             while True:
-                live.update(_table(client, (await read(app))[:limit]), refresh=True)
+                show((await read(app))[:limit])
                 await asyncio.sleep(LOOK_EVERY_S)
 
     client.perform(keep_showing)
 
 
-def _table(client: Client, views: Sequence[RunView]) -> Table:
-    return table_of(_head(client), [_row(view, with_tenant=client.tenant is None) for view in views])
+@contextmanager
+def _page(client: Client) -> Iterator[Callable[[Sequence[RunView]], None]]:
+    """What shows a page in the place of the one before; elsewhere than on a terminal, below it."""
+    from rich.live import Live
+
+    row = partial(_row, with_tenant=client.tenant is None)
+    if not sys.stdout.isatty():
+        # Live would keep every page back but the last, and leave that one without an end of its line.
+        yield lambda views: print_table(_head(client), map(row, views))
+        return
+    with Live(console=console(), auto_refresh=False) as live:
+        yield lambda views: live.update(table_of(_head(client), map(row, views)), refresh=True)
 
 
 def _head(client: Client) -> tuple[str, ...]:

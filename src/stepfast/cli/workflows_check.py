@@ -39,17 +39,19 @@ def check(client: Client) -> None:
     if client.is_json:
         print_json(_report_object(report))
     else:
-        _tell(report)
+        _tell(report, client.tenant)
     if not report.is_safe:
         click.get_current_context().exit(ERROR)
 
 
-def _tell(report: CheckReport) -> None:
+def _tell(report: CheckReport, tenant: str | None) -> None:
+    """All tenants' runs are looked at, and other commands speak for one: so that is named where it is another."""
     if report.runs:
-        head = ("run", "workflow", "state", "verdict", "step", "what to do")
-        print_table(head, [_row(checked) for checked in report.runs])
+        with_tenant = any(checked.tenant != tenant for checked in report.runs)
+        head = ("run", *(("tenant",) if with_tenant else ()), "workflow", "state", "verdict", "step", "what to do")
+        print_table(head, [_row(checked, with_tenant) for checked in report.runs])
         for checked in report.runs:
-            if checked.breaks:
+            if checked.breaks or checked.fit.verdict is Verdict.ADDED_STEP:
                 say(f"{checked.run_id}: {checked.fit.detail}")
     for unsafe in report.unsafe:
         say(str(unsafe))
@@ -58,10 +60,12 @@ def _tell(report: CheckReport) -> None:
     say(f"{counted(report.checked, 'open run')} checked, {report.breaking:,} would not go on with this code.")
 
 
-def _row(checked: CheckedRun) -> tuple[object, ...]:
+def _row(checked: CheckedRun, with_tenant: bool) -> tuple[object, ...]:
     fit = checked.fit
+    tenant = (checked.tenant,) if with_tenant else ()
     what = ADVICE[fit.verdict] if checked.breaks or fit.is_good else "nothing: it belongs to another app"
-    return (checked.run_id, f"{checked.workflow}@{checked.version}", checked.state, fit.verdict, fit.step, what)
+    workflow = f"{checked.workflow}@{checked.version}"
+    return (checked.run_id, *tenant, workflow, checked.state, fit.verdict, fit.step, what)
 
 
 def _report_object(report: CheckReport) -> dict[str, Any]:

@@ -77,7 +77,7 @@ class ClockConformance:
 
     def test_the_store_s_moment_is_taken_over_from_any_thread(self, clock: Clock) -> None:
         told = Instant(clock.local() + AHEAD_MS)
-        thread = threading.Thread(target=clock.follow, args=(told,))
+        thread = threading.Thread(target=clock.follow, args=(told, clock.local()))
         thread.start()
         thread.join()
         expected = told if self.follows else clock.local()
@@ -85,5 +85,5 @@ class ClockConformance:
 
     def test_the_machine_s_own_moment_is_not_changed_by_the_store(self, clock: Clock) -> None:
         before = clock.local()
-        clock.follow(Instant(before + AHEAD_MS))
+        clock.follow(Instant(before + AHEAD_MS), before)
         assert abs(clock.local() - before) < NEAR_MS

@@ -25,6 +25,11 @@ class SystemClock:
     def local(self) -> Instant:
         return Instant(time.time_ns() // 1_000_000)
 
-    def follow(self, store_now: Instant) -> None:
-        """Go by the store's clock from here on."""
-        self._offset_ms = store_now - self.local()
+    def follow(self, store_now: Instant, asked_at: Instant) -> None:
+        """Go by the store's clock from here on, as far as this proves that it goes otherwise.
+
+        It said so at some moment between the question and now. An answer that came late, in a process that was stopped
+        or behind a slow commit, would otherwise set the clock back by all that time.
+        """
+        least, most = store_now - self.local(), store_now - asked_at
+        self._offset_ms = min(max(self._offset_ms, least), most)

@@ -35,7 +35,7 @@ class BlobContents:
             )
         if await asyncio.to_thread(reference_to, content) != reference:
             raise BlobDamaged(
-                f"{what} is not what was put there: blob {reference.name} of {place} has {len(content):,} bytes of "
-                f"{reference.size:,}, or others. Put it back by a backup."
+                f"{what} is not what was put there: blob {reference.name} of {place} has {len(content):,} bytes "
+                f"with another digest, and had {reference.size:,}. Put it back by a backup."
             )
         return content

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable
 from operator import attrgetter
@@ -60,6 +61,8 @@ class Publisher:
         self._from_start = from_start
         self._page = self._amount = page
         self._taken: TakenSink | None = None
+        self._settled = asyncio.Event()
+        self._settled.set()
         self._look_at = Instant(0)
         self._renew_at = Instant(0)
         self._held: dict[RunId, HeldBack] = {}
@@ -85,6 +88,10 @@ class Publisher:
         delivered += await self._try_held(self._taken)
         return delivered + await self._replay()
 
+    async def settle(self) -> None:
+        """Wait while the sink is asked for: whoever is cancelled then may have it without knowing, and keeps it."""
+        await self._settled.wait()
+
     async def close(self) -> None:
         """Leave the sink to others."""
         taken, self._taken = self._taken, None
@@ -97,13 +104,20 @@ class Publisher:
         now = self._clock.now()
         if self._look_at - LOOK_MS <= now < self._look_at:
             return self._taken
-        before, taken = self._taken, await self._store.take_sink(self._sink.name, self._me, LEASE_MS, self._from_start)
+        before, taken = self._taken, await self._take()
         if taken is None or before is None or before.token != taken.token:
             # What another publisher was in doubt about, and whom it holds back, is not known here.
             self._doubt, self._knows_all_held = None, False
             self._times_away.clear()
         self._taken, self._look_at, self._renew_at = taken, Instant(now + LOOK_MS), Instant(now + RENEW_MS)
         return taken
+
+    async def _take(self) -> TakenSink | None:
+        self._settled.clear()
+        try:
+            return await self._store.take_sink(self._sink.name, self._me, LEASE_MS, self._from_start)
+        finally:
+            self._settled.set()
 
     async def _keep(self) -> bool:
         """Whether the sink is still this publisher's, whose deliveries may take longer than its lease."""
@@ -112,7 +126,7 @@ class Publisher:
             return taken is not None
         self._renew_at = Instant(now + RENEW_MS)
         try:
-            again = await self._store.take_sink(self._sink.name, self._me, LEASE_MS, self._from_start)
+            again = await self._take()
         except StepfastError:
             # Whether it could be kept is seen when something is stored.
             return True

@@ -181,7 +181,7 @@ def restored(reference: Reference, content: bytes | None, run_id: RunId) -> str:
         )
     if reference_to(content) != reference:
         raise BlobDamaged(
-            f"Blob {reference.name} of run {run_id} is not what was put there: it has {len(content):,} bytes of "
-            f"{reference.size:,}, or others. Put it back by a backup."
+            f"Blob {reference.name} of run {run_id} is not what was put there: it has {len(content):,} bytes with "
+            f"another digest, and had {reference.size:,}. Put it back by a backup."
         )
     return content.decode()

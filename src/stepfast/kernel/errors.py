@@ -187,7 +187,7 @@ class EvaluationFailed(StepfastError):
 
 
 class StoreUnavailable(StepfastError):
-    """The store did not answer in time."""
+    """The store did not answer in time, or cannot write for now, as PostgreSQL that is full or read-only."""
 
     code = "E-STORE-001"
 
@@ -199,7 +199,7 @@ class StoreMismatch(StepfastError):
 
 
 class StoreUnusable(StepfastError):
-    """The store answers, but cannot be used: read-only, full, damaged or on a network file system."""
+    """The store answers, but cannot be used: a file that is read-only, full, damaged or on a network, or no rights."""
 
     code = "E-STORE-003"
 

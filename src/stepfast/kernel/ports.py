@@ -61,8 +61,8 @@ class Clock(Protocol):
         """The moment by this machine alone; what a store without a clock of its own goes by."""
         ...
 
-    def follow(self, store_now: Instant) -> None:
-        """Go by the store's clock, which said this just now. Called from the heartbeat's thread."""
+    def follow(self, store_now: Instant, asked_at: Instant) -> None:
+        """Go by the store's clock, which said this when asked at a moment of `local`. Called from any thread."""
         ...
 
     async def sleep(self, span_ms: int) -> None:

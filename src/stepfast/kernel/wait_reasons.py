@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from shlex import quote
 from typing import assert_never
 
 from stepfast.kernel.decisions import Message, OpenWait
@@ -110,7 +111,8 @@ def _wait(wait: OpenWait, seen: Seen) -> Reason:
             text, mover = f"It sleeps{until}.", "Time moves it."
         case WaitKind.SIGNAL:
             text = f"It waits for signal {wait.name!r}{until}."
-            mover = f"`stepfast runs signal {run_id} {wait.name}` sends it."
+            # Without a value it would send null, which ends a run that wants a text.
+            mover = f"`stepfast runs signal {run_id} {quote(wait.name)} JSON` sends it."
         case WaitKind.REVIEW:
             text, mover = _review(wait, seen)
         case WaitKind.CHILDREN:

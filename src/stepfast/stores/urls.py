@@ -69,6 +69,10 @@ def check_postgres(url: str) -> None:
 
 def _postgres(url: str, direct_url: str | None) -> Store:
     check_postgres(url)
+    if direct_url is not None and urlsplit(direct_url).scheme not in POSTGRES:
+        # It would be tried again and again, and no hint be heard, without a word.
+        shown = without_password(direct_url)
+        raise Invalid(f"STEPFAST_DATABASE_DIRECT_URL is {shown!r}; write postgresql://user@host/database.")
     from stepfast.stores.postgres.store import PostgresStore
 
     return PostgresStore(url, direct_url=direct_url)

@@ -29,7 +29,7 @@ class VirtualClock:
     def local(self) -> Instant:
         return self._now
 
-    def follow(self, store_now: Instant) -> None:
+    def follow(self, store_now: Instant, asked_at: Instant) -> None:
         """Nobody sets this clock but the test."""
 
     async def sleep(self, span_ms: int) -> None:

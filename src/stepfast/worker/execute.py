@@ -203,8 +203,9 @@ class Execution:
 
     def put_off(self, error: BaseException) -> None:
         """Give the run back whole, to be tried again later, and later still when it comes no further."""
-        log.error("run_handed_back", **about(self._run), error=error)
+        # Not all errors have a text: a KeyboardInterrupt has none.
         reason = f"{type(error).__name__}: {error}"
+        log.error("run_handed_back", **about(self._run), error=reason)
         self._errand = asyncio.get_running_loop().create_task(self._put_off(reason), name="stepfast-trouble")
 
     def lack_code(self) -> None:

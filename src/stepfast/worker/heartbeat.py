@@ -8,11 +8,10 @@ import threading
 import time
 from collections.abc import Callable
 
-from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.exchange import Beat
 from stepfast.kernel.ids import WorkerId
-from stepfast.kernel.ports import Store
+from stepfast.kernel.ports import Clock, Store
 from stepfast.log import Log
 
 log = Log("heartbeat")
@@ -52,13 +51,13 @@ class Heartbeat:
         store: Store,
         worker_id: WorkerId,
         interval_ms: int,
-        tell_time: Callable[[Instant], None],
+        clock: Clock,
         heard: Callable[[Beat, int], None],
     ) -> None:
         self._store = store
         self._worker_id = worker_id
         self._interval_s = interval_ms / 1_000
-        self._tell_time = tell_time
+        self._clock = clock
         self._heard = heard
         self._home = asyncio.get_running_loop()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -67,6 +66,7 @@ class Heartbeat:
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stepfast-heartbeat", daemon=True)
         self.sent = 0
+        self.answered_at = 0.0
 
     def start(self) -> None:
         self._thread.start()
@@ -92,15 +92,16 @@ class Heartbeat:
 
     async def _beat(self) -> bool:
         self.sent += 1
-        number = self.sent
+        number, asked_at = self.sent, self._clock.local()
         try:
             beat = await self._store.beat(self._worker_id)
         except Exception as error:  # noqa: BLE001 - whatever it is, the next heartbeat must be sent
             self._tell(error)
             return False
         self._failures.end()
-        # In this thread, for the worker's own loop may be busy and the moment grow old.
-        self._tell_time(beat.now)
+        # In this thread, for the worker's own loop may be busy and the moments grow old.
+        self.answered_at = time.monotonic()
+        self._clock.follow(beat.now, asked_at)
         with contextlib.suppress(RuntimeError):
             self._home.call_soon_threadsafe(self._heard, beat, number)
         return True

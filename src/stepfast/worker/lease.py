@@ -32,6 +32,11 @@ def process_name() -> str:
     return f"{socket.gethostname()}-{os.getpid()}"
 
 
+def _clock_gap_s() -> float:
+    """How far the clock is ahead of the time that passes: the same at all times, unless the clock is set."""
+    return time.time() - time.monotonic()
+
+
 class Lease:
     """A worker's right to hold runs; calls `heard` with each answer, `lost` with the reason when it is over."""
 
@@ -41,7 +46,8 @@ class Lease:
         self._settings = settings
         self._codes = codes
         self._heartbeat: Heartbeat | None = None
-        self._answered_at = 0.0
+        self._heard_at = 0.0
+        self._gap_s = _clock_gap_s()
         self._beats_in_time = 0
         self._unknown: set[tuple[RunId, int]] = set()
         self._compared_at = 0
@@ -61,18 +67,28 @@ class Lease:
 
     @property
     def may_bury(self) -> bool:
-        return self._beats_in_time >= BEATS_BEFORE_BURYING
+        return self._beats_in_time >= BEATS_BEFORE_BURYING and not self._clock_has_jumped
+
+    @property
+    def _clock_has_jumped(self) -> bool:
+        """Whether this machine's clock was set since the last answer; a machine that was asleep counts too."""
+        return abs(_clock_gap_s() - self._gap_s) * 1_000 > self._settings.heartbeat_ms
+
+    @property
+    def answered_at(self) -> float:
+        """When a heartbeat was last answered, also where this loop was too busy to hear of it yet."""
+        return max(self._heard_at, self._heartbeat.answered_at if self._heartbeat else 0.0)
 
     async def take(self) -> None:
         """Announce a worker under an id of its own and begin to beat."""
         self.worker_id = WorkerId(new_id(self._clock.now(), secrets.randbits(RANDOM_BITS)))
         async with self._announcing:
             await self._enrol()
-        self._answered_at = time.monotonic()
+        self._heard_at, self._gap_s = time.monotonic(), _clock_gap_s()
         self._beats_in_time = 0
         self._unknown, self._compared_at = set(), 0
         interval_ms = self._settings.heartbeat_ms
-        self._heartbeat = Heartbeat(self._store, self.worker_id, interval_ms, self._clock.follow, self._hear)
+        self._heartbeat = Heartbeat(self._store, self.worker_id, interval_ms, self._clock, self._hear)
         self._heartbeat.start()
         self.renewed()
 
@@ -104,8 +120,8 @@ class Lease:
                 await self._enrol()
 
     async def _enrol(self) -> None:
-        enrolment = self._enrolment()
-        self._clock.follow(await self._store.enrol(enrolment))
+        enrolment, asked_at = self._enrolment(), self._clock.local()
+        self._clock.follow(await self._store.enrol(enrolment), asked_at)
         self._announced = enrolment
 
     @property
@@ -120,9 +136,9 @@ class Lease:
 
     def _hear(self, beat: Beat, number: int) -> None:
         now = time.monotonic()
-        in_time = now - self._answered_at <= 2 * self._settings.heartbeat_ms / 1_000
+        in_time = now - self._heard_at <= 2 * self._settings.heartbeat_ms / 1_000 and not self._clock_has_jumped
         self._beats_in_time = self._beats_in_time + 1 if in_time else 1
-        self._answered_at = now
+        self._heard_at, self._gap_s = now, _clock_gap_s()
         if beat.alive:
             self.heard(beat, number)
         elif not self._is_ending and (self._renewal is None or self._renewal.done()):
@@ -162,6 +178,7 @@ class Lease:
         deadline_s = self._settings.lease_ms * OWN_DEADLINE / 1_000
         while True:
             await asyncio.sleep(deadline_s / 8 * (0.9 + 0.2 * random.random()))
-            if time.monotonic() - self._answered_at > deadline_s:
+            # After a step that blocked the loop this may come before the answers that wait to be heard.
+            if time.monotonic() - self.answered_at > deadline_s:
                 self._beats_in_time = 0
                 self.lost(f"no heartbeat was answered for {deadline_s:.1f} s")

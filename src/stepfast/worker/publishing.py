@@ -30,6 +30,18 @@ class PublishLoop:
         self._clock = clock
         self._quick = 0
         self._wake = WakeUp(clock)
+        self._passes: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Publish from now on."""
+        self._passes = asyncio.create_task(self.run(), name="stepfast-publishing")
+
+    async def stop(self) -> None:
+        """Publish no more, and leave the sink to others."""
+        if self._passes is not None:
+            await self._publisher.settle()
+            self._passes.cancel()
+            await asyncio.wait({self._passes})
 
     def wake(self) -> None:
         """Something was written, here or elsewhere."""

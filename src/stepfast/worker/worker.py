@@ -157,7 +157,7 @@ class Worker:
             publisher = Publisher(self._store, self._clock, sink, self.worker_id, *bounds)
             publishing = PublishLoop(publisher, sink.name, self._clock)
             self._publishing.append(publishing)
-            self._loops.append(loop.create_task(publishing.run(), name="stepfast-publishing"))
+            publishing.start()
 
     def publish(self) -> None:
         """Something was written: sinks are to have it soon."""
@@ -189,7 +189,8 @@ class Worker:
         self._is_leaving = True
         for task in self._loops:
             task.cancel()
-        await asyncio.gather(*self._loops, *self._errands, return_exceptions=True)
+        publishing = (each.stop() for each in self._publishing)
+        await asyncio.gather(*self._loops, *self._errands, *publishing, return_exceptions=True)
         await self._finish(self._settings.grace_ms if grace_ms is None else grace_ms)
         await self._lease.end()
         self._threads.shutdown(wait=False, cancel_futures=True)

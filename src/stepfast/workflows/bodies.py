@@ -196,3 +196,20 @@ def as_raised(error: BaseException) -> BaseException:
     """What a body itself raised, where that had to be wrapped to leave its thread: policies judge by it."""
     cause = error.__cause__
     return cause if isinstance(error, StepFailed) and isinstance(cause, KeyboardInterrupt | GeneratorExit) else error
+
+
+def ends_the_task(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
+    """Whether an error that a task caught is not that of the body: Ctrl-C, or the end of a coroutine that is closed.
+
+    A coroutine is closed from outside of its task. What comes up while that runs was raised by the body itself.
+    """
+    return isinstance(error, KeyboardInterrupt) or (
+        isinstance(error, GeneratorExit) and (task is None or task is not _running_task())
+    )
+
+
+def _running_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no loop runs here: a coroutine is closed after its loop has ended
+        return None

@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from stepfast.kernel.decisions import CallId
-from stepfast.kernel.durations import Instant
 from stepfast.workflows.failures import handled_calls
 
 if TYPE_CHECKING:
@@ -35,17 +34,13 @@ class ThreadAnswer(Future[Any]):
 class Branch:
     """A task or thread of a run's code, numbered by its parent in order of creation."""
 
-    __slots__ = ("_calls", "_children", "context", "handles", "now", "path")
+    __slots__ = ("_calls", "_children", "context", "handles", "path")
 
-    def __init__(
-        self, context: RunContext, path: str = "", now: Instant | None = None, handles: tuple[CallId, ...] = ()
-    ) -> None:
+    def __init__(self, context: RunContext, path: str = "", handles: tuple[CallId, ...] = ()) -> None:
         self.context = context
         self.handles = handles
         """The calls whose failures were being handled where it was made; of a thread, where it is now."""
         self.path = path
-        self.now: Instant = context.run.queued_at if now is None else now
-        """The stored moment of the last result that this branch was given: the same on every replay."""
         self._children = 0
         self._calls: dict[str, int] = {}
 
@@ -55,7 +50,7 @@ class Branch:
         number = str(self._children)
         error = sys.exception()
         handles = self.handles if error is None else handled_calls(error, self.handles)
-        return Branch(self.context, f"{self.path}.{number}" if self.path else number, self.now, handles)
+        return Branch(self.context, f"{self.path}.{number}" if self.path else number, handles)
 
     def last_call(self, name: str) -> CallId:
         """The place of the call of that name that this branch made last."""

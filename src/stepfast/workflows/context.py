@@ -36,6 +36,8 @@ class RunContext(Stay):
         self._deferred: deque[tuple[Asked, Record | None]] = deque()
         self._results: deque[tuple[Asked, Instant, Any, BaseException | None]] = deque()
         self._open: dict[CallId, Asked] = {}
+        self.moment: Instant = run.queued_at
+        """The stored moment of the last result that the code was given: the same on every replay."""
 
     def ask(self, branch: Branch, operation: Operation, answer: Answer) -> Asked:
         """A durable call: answered by its record, or done; `answer` gets the result when its turn has come."""
@@ -152,7 +154,7 @@ class RunContext(Stay):
         answer.on_cancel = None
         if answer.done():
             return
-        asked.branch.now = at
+        self.moment = at
         if error is None:
             answer.set_result(value)
         else:

@@ -54,13 +54,18 @@ def refuse_in_workflow(what: str) -> None:
 
 def continue_as(*args: Any, **kwargs: Any) -> NoReturn:
     """End here and start over with these arguments: the same run and handle, with no records of what came before."""
-    _required("continue_as()")
+    if _branch() is None:
+        raise WrongCall("continue_as(...) was called outside the code of a workflow; only that can start over.")
     raise ContinueAs(args, kwargs)
 
 
 def now() -> datetime:
-    """The stored moment of the last result that this branch was given."""
-    return datetime.fromtimestamp(_required("durable.now()").now / 1_000, UTC)
+    """The stored moment of the last result that the code was given, in whichever branch.
+
+    Results are handed out one at a time, and the next only when all code waits: so it is the one that this code
+    goes on from, also behind a `race`, a `gather` or a `timeout`.
+    """
+    return datetime.fromtimestamp(_required("durable.now()").context.moment / 1_000, UTC)
 
 
 def uuid() -> uuids.UUID:
@@ -74,7 +79,10 @@ def random() -> float:
 
 
 def log(message: str, *args: Any, level: int = logging.INFO) -> None:
-    """A line in the log, written once: silent while the run's code is being replayed."""
+    """A line in the log, silent while the run's code is being replayed.
+
+    A kill between it and the next record has it written again, as with a step.
+    """
     branch = _required("durable.log()")
     if not branch.context.is_replaying:
         _log.log(level, message, *args, extra={"run_id": branch.context.run.run_id})

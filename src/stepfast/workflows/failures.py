@@ -164,6 +164,10 @@ class Description:
         # What a failed call met on its way, or was met while handling, is not what ended the run.
         call = None if below_mark else guarded(mark_of, error)
         below_mark = below_mark or call is not None
+        cause = self.of(guarded(cause_of, error), above, below_mark)
+        within = guarded(inner_of, error) or ()
+        inner = self._all(within, above, below_mark)
+        left_out = (f"{len(within) - len(inner):,} more errors were left out.",) if len(inner) < len(within) else ()
         return Failure(
             type=guarded(type_name, error) or "builtins:Exception",
             message=NO_MESSAGE if (message := guarded(message_of, error)) is None else message,
@@ -172,10 +176,10 @@ class Description:
             state=guarded(state_of, error) if args else None,
             restorable=args is not None,
             code=guarded(code_of, error),
-            notes=guarded(notes_of, error) or (),
+            notes=(*(guarded(notes_of, error) or ()), *left_out),
             step=call.address if call else None,
-            cause=self.of(guarded(cause_of, error), above, below_mark),
-            inner=self._all(guarded(inner_of, error) or (), above, below_mark),
+            cause=cause,
+            inner=inner,
         )
 
     def _all(self, errors: tuple[BaseException, ...], above: tuple[int, ...], below: bool) -> tuple[Failure, ...]:

@@ -141,15 +141,16 @@ class Rehearsal(Performance):
             return Fit(
                 Verdict.ADDED_STEP,
                 added[0],
-                f"It was never recorded, and will be done first; the code must come to {later} after it.",
+                f"Step {added[0]} was never recorded, and will be done first; the code must come to {later} after it.",
             )
         return _left_out(left[0], None)
 
 
 def _left_out(record: Record, ending: Ending | None) -> Fit:
     where = "waits" if ending is None else "ends"
-    error = NonDeterminism(f"It was recorded as {record.state}, but the code {where} without asking for it.")
-    return Fit(Verdict.MISMATCH, record.call.address, str(error), ending)
+    step = record.call.address
+    error = NonDeterminism(f"Step {step} was recorded as {record.state}, but the code {where} without asking for it.")
+    return Fit(Verdict.MISMATCH, step, str(error), ending)
 
 
 def _told(ending: Ending) -> str:

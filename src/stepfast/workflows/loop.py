@@ -309,13 +309,18 @@ def current_branch_of(loop: RunLoop) -> Branch:
 
 
 def _refusal(name: str) -> Callable[..., NoReturn]:
+    way = _IN_TIME if name in ("call_later", "call_at") else "Do it in a function marked @step, and await that."
+
     def refuse(self: RunLoop, *args: Any, **options: Any) -> NoReturn:
         raise WrongCall(
-            f"Workflow code called the event loop's {name}: timers, threads and I/O cannot be replayed. "
-            f"Do it in a function marked @step, and await that."
+            f"Workflow code called the event loop's {name}: timers, threads and I/O cannot be replayed. {way}"
         )
 
     return refuse
+
+
+# What people meant who came there by asyncio's sleep, wait_for and timeout.
+_IN_TIME = "Wait with `await sleep(...)`, limit with `async with timeout(...)`, both from stepfast."
 
 
 _OUTSIDE = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -17,7 +18,7 @@ from stepfast.kernel.events import Event
 from stepfast.kernel.outside import CALLBACK, SHOWN_ERROR, Asking, ExpireCall, message_name
 from stepfast.kernel.retry import Retry
 from stepfast.kernel.states import WaitKind
-from stepfast.workflows.bodies import Later, StepBody, StepInfo
+from stepfast.workflows.bodies import Later, StepBody, StepInfo, ends_the_task
 from stepfast.workflows.calls import Asked
 from stepfast.workflows.child_calls import child_id
 from stepfast.workflows.codec import ValueCodec, digest
@@ -258,14 +259,14 @@ class OutsideWork:
         """Ask how far it is; None when it is not done."""
         context = self._asked.context
         self._asking = self._asking._replace(polls=self._asking.polls + 1)
-        retry = context.host.default_retry
+        retry, task = context.host.default_retry, asyncio.current_task()
         try:
             poll = poll_named(self._body, self._started.poll or "")
             retry = poll.retry or retry
             async with self._turn():
                 value = await self._invoke(poll)
         except BaseException as error:
-            if is_unwanted() or isinstance(error, KeyboardInterrupt | GeneratorExit):
+            if is_unwanted() or ends_the_task(error, task):
                 raise
             return self._failed(error, retry)
         if isinstance(value, Pending):

@@ -17,7 +17,7 @@ from stepfast.kernel.outside import Asking
 from stepfast.kernel.outside_rules import go_outside
 from stepfast.kernel.states import StepState, WaitKind
 from stepfast.workflows import failures
-from stepfast.workflows.bodies import Later, StepBody, StepInfo, as_raised
+from stepfast.workflows.bodies import Later, StepBody, StepInfo, as_raised, ends_the_task
 from stepfast.workflows.calls import Asked
 from stepfast.workflows.limits import Limit, OutOfTime, attempt_limit, given_up, run_within, timed_out
 from stepfast.workflows.outside import Outside
@@ -205,7 +205,7 @@ class StepCall:
             started = started_by(asked, self._body, value) if isinstance(value, Outside) else None
             text, restored = ("", None) if started else self._body.result.restore(value)
         except BaseException as error:
-            if self._unwanted or isinstance(error, KeyboardInterrupt | GeneratorExit):
+            if self._unwanted or ends_the_task(error, self._task):
                 raise
             if isinstance(error, Later):
                 context.stop(error)

@@ -143,6 +143,15 @@ class UpkeepSuite(StoreSuite):
         view = await harness.view(started.run_id)
         assert (view.state, view.error) == (RunState.FAILED, VERDICT.error)
 
+    async def test_a_run_that_was_brought_on_in_between_has_its_strikes_behind_it(self, harness: Harness) -> None:
+        started = await harness.start()
+        await crash_alone(harness, "w1", 2)
+        await harness.enrol("w2")
+        (run,) = await harness.claim(worker="w2", suspects=[100])
+        assert await harness.save(step(run)) == [Saving.SAVED]
+        assert (await harness.bury("w2", 2)).returned == [started.run_id]
+        assert (await crash_alone(harness, "w3", 2)).failed == [started.run_id]
+
     async def test_a_run_whose_strikes_are_spent_becomes_a_dead_letter(self, harness: Harness) -> None:
         started = await harness.start()
         await crash_alone(harness, "w1", max_crashes=1)

@@ -121,7 +121,7 @@ def _fail(connection: apsw.Connection, orphan: Orphan, verdict: DeadRun, now: In
 
 def _decision(connection: apsw.Connection, orphan: Orphan) -> Decision:
     """A decision by whoever has just raised the run's token; its first event follows the last of the dead holder."""
-    connection.execute(SQL["count_crash"], (orphan.strike, orphan.run_id))
+    connection.execute(SQL["count_crash"], (orphan.strikes + orphan.strike, orphan.run_id))
     fence = Fence(orphan.run_id, orphan.token + 1, orphan.worker_id)
     first_event = last_event(connection, orphan.run_id) + 1
     return Decision(fence, orphan.tenant, orphan.generation, first_event=first_event)

@@ -115,7 +115,7 @@ class Gates:
 
     async def ask(self, step: PlanStep, place: Place, verb: Ask) -> Any:
         """A step that is a question; `retry` has the steps done again whose outputs it shows."""
-        branch = Branch(self._interpreter.branch.context, place.path_of(step.id), self._interpreter.branch.now)
+        branch = Branch(self._interpreter.branch.context, place.path_of(step.id))
         turn = 1
         while True:
             title = self._title(verb.title, place.names, step.id)

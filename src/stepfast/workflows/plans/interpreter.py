@@ -269,7 +269,7 @@ class Interpreter:
         known = place.branches.get(step.id)
         if known is None:
             parent = current_branch_of(self.loop)
-            known = Branch(parent.context, place.path_of(step.id), parent.now, parent.handles)
+            known = Branch(parent.context, place.path_of(step.id), parent.handles)
             place.branches[step.id] = known
         return known
 

@@ -24,7 +24,7 @@ def begin(loop: RunLoop, code: Coroutine[Any, Any, Any], path: str, like: Branch
     if branch is None:
         parent = current_branch_of(loop)
         handles = handled_calls(sys.exception(), parent.handles)
-        branch = Branch(parent.context, path, parent.now, handles)
+        branch = Branch(parent.context, path, handles)
     return loop.begin(code, branch)
 
 
@@ -58,7 +58,7 @@ class BlockWalk:
         self._tasks.add(self._loop.begin(self._work(step_id), self._branch()))
 
     def _branch(self) -> Branch:
-        return Branch(self._parent.context, self._place.path, self._parent.now, self._handles)
+        return Branch(self._parent.context, self._place.path, self._handles)
 
     async def _work(self, step_id: str | None) -> None:
         """Perform a step, then one of those that waited for it, and so on: a task for each would cost more than it."""

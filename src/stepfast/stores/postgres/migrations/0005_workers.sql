@@ -278,6 +278,20 @@ begin
 end
 $$;
 
+-- The strikes that a run whose holder has died had before: they count in a row, and a holder that has recorded the end
+-- of a step has brought the run on.
+create function stepfast.strikes_before(k_run uuid, k_token integer, k_strikes integer) returns integer
+language sql stable
+as $$
+    select case
+        when k_strikes > 0 and exists (
+            select from stepfast.step s
+             where s.run_id = k_run and s.token = k_token and s.state in ('completed', 'failed')
+        ) then 0
+        else k_strikes
+    end
+$$;
+
 -- Gives runs of dead workers back to the line, about `at_most` of them, or ends them when their crash budget is spent.
 create function stepfast.recover_runs(
     max_crashes integer,
@@ -334,7 +348,7 @@ begin
           from stepfast.task t
          cross join lateral (select x.* from stepfast.run x where x.run_id = t.run_id offset 0) r
          where t.run_id = any (lost)
-           and t.strikes + (t.run_id = any (alone))::integer >= max_crashes
+           and stepfast.strikes_before(t.run_id, t.token, t.strikes) + (t.run_id = any (alone))::integer >= max_crashes
            and r.parent_id is not null
     );
     locked := array(
@@ -346,7 +360,7 @@ begin
     );
     for one in
         select t.run_id, t.tenant, t.generation, t.token + 1 as token, t.worker_id, t.crashes + 1 as crashes,
-               t.strikes + (t.run_id = any (alone))::integer as strikes,
+               stepfast.strikes_before(t.run_id, t.token, t.strikes) + (t.run_id = any (alone))::integer as strikes,
                1 + coalesce((select max(e.seq) from stepfast.event e where e.run_id = t.run_id), 0) as seq,
                format('{"worker": "%s", "crashes": %s}', t.worker_id, t.crashes + 1) as reaped,
                r.parent_id

@@ -66,9 +66,19 @@ select holder.worker_id
    and not exists (select 1 from worker w where w.worker_id = holder.worker_id and w.dead_at is null);
 
 -- name: orphans
--- Runs that a worker left behind.
-select t.run_id, t.tenant, t.generation, t.token, t.crashes, t.strikes, r.workflow, coalesce(g.version, r.version),
-       r.parent_id, r.parent_wait, r.leave
+-- Runs that a worker left behind. Strikes count in a row: a worker that has recorded the end of a step has brought the
+-- run on.
+select t.run_id, t.tenant, t.generation, t.token, t.crashes,
+       case when t.strikes > 0
+             and exists (select 1
+                           from step s
+                          where s.run_id = t.run_id
+                            and s.token = t.token
+                            and s.state in ('completed', 'failed'))
+            then 0
+            else t.strikes
+       end,
+       r.workflow, coalesce(g.version, r.version), r.parent_id, r.parent_wait, r.leave
   from task t
   join run r on r.run_id = t.run_id
   left join generation g on g.run_id = t.run_id
@@ -114,7 +124,7 @@ delete from unjoined
 -- name: count_crash
 -- The death of its holder counts for a run, and shuts out whatever that holder may still send.
 update task
-   set crashes = crashes + 1, strikes = strikes + ?, token = token + 1
+   set crashes = crashes + 1, strikes = ?, token = token + 1
  where run_id = ?;
 
 -- name: return_orphan
