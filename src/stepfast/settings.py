@@ -469,11 +469,12 @@ class _Sources:
     def unknown(self) -> Iterator[tuple[str, str]]:
         """Names that nothing reads, each with the known one that is nearest."""
         known = {setting.name for setting in SETTINGS} | LATER
-        variables = [name for name in self._variables if name.startswith(PREFIX)]
-        keys = [PREFIX + key.upper() for key in self._table]
-        for name in sorted({*variables, *keys} - known):
+        variables = {name: name for name in self._variables if name.startswith(PREFIX)}
+        keys = {PREFIX + key.upper(): f"[tool.stepfast] {key}" for key in self._table}
+        given = keys | variables
+        for name in sorted(given.keys() - known):
             if not name.startswith((_QUEUE_PREFIX, *_OF_OUR_TOOLS)):
-                yield name, difflib.get_close_matches(name, sorted(known), 1, cutoff=0.0)[0]
+                yield given[name], difflib.get_close_matches(name, sorted(known), 1, cutoff=0.0)[0]
 
 
 def _project_table(folder: Path) -> tuple[Path, dict[str, str]]:

@@ -57,6 +57,18 @@ async def test_a_file_in_memory_is_told_of(tmp_path, monkeypatch):
     assert (level, "the file lies on tmpfs" in text) == ("warn", True)
 
 
+async def test_a_way_past_the_pooler_that_leads_elsewhere_is_told_of(migrated_postgres_url, postgres_url, monkeypatch):
+    nowhere = "postgresql://nobody@127.0.0.1:1/nothing"
+    found = {}
+    for direct_url in (migrated_postgres_url, postgres_url, nowhere):
+        monkeypatch.setenv("STEPFAST_DATABASE_DIRECT_URL", direct_url)
+        found[direct_url] = (await examined(Office(migrated_postgres_url)))["hints"]
+    assert found[migrated_postgres_url][0] == "ok"
+    assert found[postgres_url][0] == found[nowhere][0] == "warn"
+    assert "leads to another database. Correct STEPFAST_DATABASE_DIRECT_URL." in found[postgres_url][1]
+    assert "E-STORE-001" in found[nowhere][1]
+
+
 async def test_a_role_that_could_change_events_is_told_of(migrated_postgres_url):
     level, text = (await examined(Office(migrated_postgres_url)))["trail"]
     assert (level, "stepfast migrate --grant" in text) == ("warn", True)

@@ -228,7 +228,9 @@ def test_an_unknown_name_comes_with_the_nearest_known_one(tmp_path):
 
 
 def test_an_unknown_key_of_the_project_comes_with_the_nearest_known_name(tmp_path):
-    assert read(tmp_path, project="[tool.stepfast]\nleese = 1\n").unknown == (("STEPFAST_LEESE", "STEPFAST_LEASE"),)
+    assert read(tmp_path, project="[tool.stepfast]\nleese = 1\n").unknown == (
+        ("[tool.stepfast] leese", "STEPFAST_LEASE"),
+    )
 
 
 def test_names_of_parts_to_come_are_known(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from types import SimpleNamespace
@@ -30,6 +31,19 @@ async def test_a_heartbeat_answered_while_its_worker_leaves_does_not_bring_it_ba
     lease._hear(Beat(Instant(0), False, []), 1)
     await asyncio.gather(*(task for task in asyncio.all_tasks() if task.get_name() == "stepfast-renewal"))
     assert "stepfast-heartbeat" not in [thread.name for thread in threading.enumerate()]
+
+
+async def test_a_worker_that_was_buried_says_under_which_id_it_goes_on(database, caplog):
+    caplog.set_level(logging.INFO, "stepfast")
+    async with app_on(database, [nothing]) as app:
+        assert app._parts is not None
+        (worker,) = app._parts._workers
+        before, lease = worker.worker_id, worker._lease
+        lease._hear(Beat(Instant(0), False, []), 1)
+        assert lease._renewal is not None
+        await lease._renewal
+        assert before != worker.worker_id
+        assert f"worker_returned worker_id={worker.worker_id} before={before}" in caplog.text
 
 
 class Returned:

@@ -14,7 +14,7 @@ from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.sinks import SinkView
 from stepfast.kernel.texts import counted
 from stepfast.kernel.views import LASTING_TROUBLE, Finding
-from stepfast.stores.health import Health
+from stepfast.stores.health import Health, leads_past
 
 # Leases are counted by the database's clock alone; further apart, log lines and moments become hard to compare.
 FAR_APART_MS = 1_000
@@ -105,6 +105,18 @@ def trail(health: Health) -> Check:
     found = f"Role {health.trail_owner!r} can change and delete events."
     next_step = "Let workers connect as another, which `stepfast migrate --grant ROLE` lets in."
     return Check(Level.WARN, "trail", found, next_step)
+
+
+async def hints(url: str, direct_url: str) -> Check:
+    """Whether processes can hear of each other by the way past a pooler; without it each looks by itself, and later."""
+    correct = "Correct STEPFAST_DATABASE_DIRECT_URL."
+    try:
+        is_same = await leads_past(url, direct_url)
+    except StepfastError as error:
+        return Check(Level.WARN, "hints", f"They cannot be heard. {error.code}: {error}", correct)
+    if not is_same:
+        return Check(Level.WARN, "hints", "They cannot be heard: the direct URL leads to another database.", correct)
+    return Check(Level.OK, "hints", "The direct URL leads to the same database.")
 
 
 def settings(unknown: tuple[tuple[str, str], ...]) -> Check:

@@ -50,7 +50,7 @@ def doctor(client: Client) -> None:
 
 def _outside(client: Client) -> list[Check]:
     """What can be said without opening the store."""
-    shown = without_password(client.database)
+    shown, direct = without_password(client.database), client.settings.database_direct
     try:
         health = client.run(examine(client.database))
     except StepfastError as error:
@@ -63,6 +63,7 @@ def _outside(client: Client) -> list[Check]:
         checks.clock(health),
         checks.transactions(health),
         *([checks.trail(health)] if health.schema else []),
+        *([client.run(checks.hints(client.database, direct))] if direct else []),
     ]
 
 

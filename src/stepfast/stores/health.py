@@ -53,3 +53,12 @@ async def examine(url: str) -> Health:
 
     check_postgres(url)
     return await postgres.examine(url)
+
+
+async def leads_past(url: str, direct_url: str) -> bool:
+    """Whether the way past a pooler leads to the same database; a file has no such way, and one to nowhere raises."""
+    if urlsplit(url).scheme == "sqlite":
+        return True
+    from stepfast.stores.postgres import health as postgres
+
+    return await postgres.is_same(url, direct_url)

@@ -149,11 +149,15 @@ class Lease:
         """Come back under a new id; the old one stays dead for good."""
         if self._heartbeat is not None:
             await self._heartbeat.stop()
+        before = self.worker_id
         while True:
             try:
-                return await self.take()
+                await self.take()
             except StepfastError as error:
                 log.warning("worker_not_enrolled", worker_id=self.worker_id, error=error)
+            else:
+                log.info("worker_returned", worker_id=self.worker_id, before=before)
+                return
             await asyncio.sleep(self._settings.poll_ms / 1_000)
 
     async def give_back_unknown(self, unknown: set[Holding], beat: int) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import TypeVar
 
 from stepfast.kernel.durations import Instant
 from stepfast.stores.health import Health, LongTransaction, Weakness
@@ -10,6 +11,8 @@ from stepfast.stores.postgres.driver import Connection
 from stepfast.stores.postgres.lines import Address, Deadlines, part
 from stepfast.stores.postgres.problems import FAILURES, explained
 from stepfast.stores.postgres.schema import known_migrations, schema_number
+
+T = TypeVar("T")
 
 _ABOUT = """
 select current_setting('server_version') as version,
@@ -53,6 +56,9 @@ _READ_ONLY = Weakness(
     "Set it to off for the server, the database or the role of the database URL, wherever it was set.",
 )
 
+# Which database of which server, by whichever way one came there.
+_WHERE = "select oid, pg_postmaster_start_time() from pg_database where datname = current_database()"
+
 # Autovacuum does its work in transactions of its own, which hold nobody up.
 _OLDEST = """
 select (extract(epoch from clock_timestamp() - xact_start) * 1000)::bigint,
@@ -75,14 +81,27 @@ _REMEDIES = {
 
 async def examine(url: str) -> Health:
     """What a visit finds; it changes nothing."""
+    return await _visited(url, _examine)
+
+
+async def is_same(url: str, other_url: str) -> bool:
+    """Whether two URLs lead to one database; one that leads nowhere raises."""
+    return await _visited(url, _whereabouts) == await _visited(other_url, _whereabouts)
+
+
+async def _visited(url: str, look: Callable[[Connection, str], Awaitable[T]]) -> T:
     address = Address(url, Deadlines(), has_own_sessions=None)
     connection = await address.visit()
     try:
-        return await _examine(connection, address.where)
+        return await look(connection, address.where)
     except FAILURES as problem:
         raise explained(address.where, problem) from problem
     finally:
         await part(connection)
+
+
+async def _whereabouts(connection: Connection, where: str) -> tuple[object, ...]:
+    return tuple((await connection.fetch(_WHERE))[0])
 
 
 async def _examine(connection: Connection, where: str) -> Health:
