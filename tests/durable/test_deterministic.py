@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from stepfast import (
+    Stepfast,
     WaitTimeout,
     WrongCall,
     continue_as,
@@ -23,8 +24,8 @@ from stepfast import (
     timeout,
     workflow,
 )
-from tests.support.apps import app_on
-from tests.support.virtual_time import replayed, timed_app, until_parked_in
+from tests.support.apps import PATIENT, app_on
+from tests.support.virtual_time import replayed, timed_app, until_parked_in, virtual_time
 
 
 async def test_now_uuid_and_random_are_the_same_on_every_replay(database):
@@ -100,6 +101,46 @@ async def test_the_moment_goes_on_over_what_a_def_workflow_waits_for(database):
         await replayed(await app.start(flow), time)
     assert seen[0] == seen[-1]
     assert all(after - before >= timedelta(milliseconds=20) for before, after in itertools.pairwise(seen[0]))
+
+
+async def test_a_call_that_was_moved_to_another_branch_keeps_its_place_beside_what_was_added(database):
+    seen: list[datetime] = []
+
+    @step
+    async def known() -> int:
+        return 1
+
+    @step
+    async def added() -> int:
+        return 2
+
+    @step
+    async def note(moment: str) -> str:
+        return moment
+
+    @workflow(name="moved")
+    async def before() -> None:
+        await known()
+        await receive("deployed")
+
+    @workflow(name="moved")
+    async def after() -> None:
+        await asyncio.gather(known(), added())
+        seen.append(durable.now())
+        await note(durable.now().isoformat())
+        await receive("deployed")
+        await receive("go")
+
+    async with virtual_time(database) as time:
+        async with Stepfast(database, workflows=[before], worker=PATIENT, clock=time.clock) as app:
+            run_id = (await app.start("moved")).id
+            await until_parked_in(app.get(run_id), "receive:deployed")
+        await time.advance("10s")
+        async with Stepfast(database, workflows=[after], worker=PATIENT, clock=time.clock) as app:
+            await app.get(run_id).signal("deployed")
+            await asyncio.wait_for(replayed(app.get(run_id), time), 20)
+    assert len(seen) == 2
+    assert seen[0] == seen[1]
 
 
 async def test_a_def_workflow_draws_too(database):

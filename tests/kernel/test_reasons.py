@@ -100,6 +100,7 @@ def test_a_pause_that_has_not_come_into_force_is_told():
             f"It waits for signal 'paid'. `stepfast runs signal {RUN} paid JSON` sends it.",
         ),
         (wait(WaitKind.SIGNAL, "paid in full"), f"`stepfast runs signal {RUN} 'paid in full' JSON` sends it."),
+        (wait(WaitKind.SIGNAL, "-paid"), f"`stepfast runs signal {RUN} -- -paid JSON` sends it."),
         (wait(WaitKind.SIGNAL, "paid", LATER), "It waits for signal 'paid' until 2025-06-15 15:07:40 UTC."),
         (
             wait(WaitKind.CHILDREN, "charge", need=9, spare=1, total=10, got=6, failed=1),

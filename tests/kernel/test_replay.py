@@ -81,6 +81,15 @@ def test_a_call_that_moved_to_another_branch_finds_its_record_by_name_and_argume
     assert Replay([moved]).find_elsewhere(CallId("2", "charge", 1), "same") is moved
 
 
+def test_the_place_of_a_moved_call_is_known_before_it_is_claimed():
+    replay = Replay([record("1", "charge", 1, seq=4, digest="same")])
+    moved = CallId("2", "charge", 1)
+    assert replay.place_elsewhere(moved, "same") == 4
+    assert replay.place_elsewhere(moved, "other") is None
+    assert replay.find_elsewhere(moved, "same") is not None
+    assert replay.place_elsewhere(moved, "same") is None
+
+
 def test_a_call_that_was_never_recorded_has_none():
     assert Replay([record("", "a", 1)]).find(CallId("", "b", 1), "d", differs) is None
 

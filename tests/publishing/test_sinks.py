@@ -73,11 +73,22 @@ async def test_a_worker_that_stops_while_it_takes_a_sink_leaves_it_to_others(dat
         worker = app.worker()
         await worker.start()
         await is_taken.wait()
+        # Its runs do not wait for the sink: how long they may still take counts from the signal on.
+        inner, is_winding_down = worker._started(), asyncio.Event()
+        finish = inner._finish
+
+        async def note(grace_ms):
+            is_winding_down.set()
+            await finish(grace_ms)
+
+        monkeypatch.setattr(inner, "_finish", note)
         stopping = asyncio.create_task(worker.stop())
-        for _ in range(10):
-            await asyncio.sleep(0)
-        may_go_on.set()
-        await stopping
+        try:
+            async with asyncio.timeout(10):
+                await is_winding_down.wait()
+        finally:
+            may_go_on.set()
+            await stopping
         assert await take("ear", "another", 60_000, True) is not None
 
 

@@ -355,7 +355,7 @@ class Model:
         returned: list[RunId] = []
         failed: list[RunId] = []
         for task, alone in list(self._orphans(request.limit)):
-            if self.lives[task.run.run_id].was_brought_on(task.token):
+            if self.lives[task.run.run_id].was_brought_on:
                 task.strikes = 0
             spent = task.strikes + alone >= request.max_crashes
             (failed if spent else returned).append(task.run.run_id)

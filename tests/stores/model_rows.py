@@ -151,10 +151,12 @@ class Life:
             return RunState.RUNNING if self.task.claims else RunState.PENDING
         return RunState.PENDING if {w.wait.kind for w in self.waits.values()} <= PENDING_WAITS else RunState.WAITING
 
-    def was_brought_on(self, token: int) -> bool:
-        """Whether the holder with that token has recorded the end of a step."""
+    @property
+    def was_brought_on(self) -> bool:
+        """Whether somebody has recorded the end of a step since the last death of a holder."""
         ends = (StepState.COMPLETED, StepState.FAILED)
-        return any(kept.token == token and kept.record.state in ends for kept in self.records)
+        died = max((token for kind, token, _ in self.events if kind == EventType.REAPED), default=0)
+        return any(kept.token > died and kept.record.state in ends for kept in self.records)
 
     def tell(self, kind: EventType | str, token: int) -> None:
         self.events.append((str(kind), token, self.generation))

@@ -87,3 +87,19 @@ async def test_hints_go_through_a_pooler(migrated_postgres_url):
 def test_a_direct_address_that_is_no_postgresql_is_refused_by_its_setting(migrated_postgres_url):
     with pytest.raises(Invalid, match=r"STEPFAST_DATABASE_DIRECT_URL is 'redis://u:\*\*\*@host/0'"):
         store_for(migrated_postgres_url, SystemClock(), "redis://u:secret@host/0")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "host=db password=secret",
+        "host=db password='very secret' dbname=x",
+        "u:secret@host:5432/db",
+        "postgres//u:secret@host/db",
+        "redis://host/0?password=secret",
+    ],
+)
+def test_a_direct_address_that_is_no_url_is_refused_without_its_password(migrated_postgres_url, wrong):
+    with pytest.raises(Invalid, match=r"STEPFAST_DATABASE_DIRECT_URL is .*\*\*\*") as refused:
+        store_for(migrated_postgres_url, SystemClock(), wrong)
+    assert "secret" not in str(refused.value)

@@ -9,6 +9,8 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from stepfast import WorkerSettings, workflow
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.exchange import Beat, Holding
@@ -132,19 +134,44 @@ async def test_an_answer_that_waits_behind_a_blocked_loop_keeps_the_lease(databa
     assert lost == []
 
 
-async def test_after_its_clock_has_jumped_a_worker_buries_nobody_until_all_had_time_to_beat(database, monkeypatch):
-    """By the new time everybody who shares the clock looks dead, the worker itself too."""
-    lease, _, _ = await comparing(database)
+async def hearing(database: str) -> tuple[Any, SimpleNamespace]:
+    """The lease of a worker that has left and may bury others, and its heartbeat."""
+    lease, _, heartbeat = await comparing(database)
     lease._settings, lease.heard = WorkerSettings(), lambda beat, number: None
+    for number in range(97, 101):
+        hear(lease, number)
+    assert lease.may_bury
+    return lease, heartbeat
 
-    def hear(times: int) -> bool:
-        for number in range(times):
-            lease._hear(Beat(Instant(0), True, []), number)
-        return bool(lease.may_bury)
 
-    assert hear(4)
+def hear(lease: Any, number: int) -> None:
+    lease._hear(Beat(Instant(0), True, []), number)
+
+
+def jump(monkeypatch: pytest.MonkeyPatch) -> None:
     right = time.time
     monkeypatch.setattr(time, "time", lambda: right() + 86_400)
+
+
+async def test_after_its_clock_has_jumped_a_worker_buries_nobody_until_all_had_time_to_beat(database, monkeypatch):
+    """By the new time everybody who shares the clock looks dead, the worker itself too."""
+    lease, heartbeat = await hearing(database)
+    jump(monkeypatch)
+    may_bury = [lease.may_bury]
+    for heartbeat.sent in (101, 102, 103):
+        hear(lease, heartbeat.sent)
+        may_bury.append(lease.may_bury)
+    assert may_bury == [False, False, False, True]
+
+
+async def test_answers_that_waited_while_the_clock_jumped_do_not_let_a_worker_bury(database, monkeypatch):
+    """Behind a blocked loop they are heard all at once: in between nobody had time to beat."""
+    lease, heartbeat = await hearing(database)
+    heartbeat.sent = 105
+    jump(monkeypatch)
+    for number in range(101, 106):
+        hear(lease, number)
     assert not lease.may_bury
-    assert not hear(2)
-    assert hear(1)
+    for heartbeat.sent in (106, 107):
+        hear(lease, heartbeat.sent)
+    assert lease.may_bury

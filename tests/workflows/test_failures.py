@@ -17,7 +17,7 @@ from stepfast.kernel import marks
 from stepfast.kernel.decisions import CallId
 from stepfast.kernel.errors import IllegalMove, Invalid, LeaseLost, NotFound, StepFailed, StepfastError
 from stepfast.workflows import failures
-from stepfast.workflows.failures import Failure, describe, from_text, revive, to_text
+from stepfast.workflows.failures import MAX_CAUSES, MAX_NOTES, Failure, describe, from_text, revive, to_text
 
 
 class Declined(Exception):
@@ -288,6 +288,21 @@ def test_a_wide_group_says_how_many_of_its_errors_were_left_out():
     left_out = 2_000 - len(describe(group).inner)
     assert f"{left_out:,} more errors were left out." in recorded(group).__notes__
     assert not describe(ExceptionGroup("narrow", [ValueError(1)])).notes
+
+
+def test_a_group_that_is_recorded_again_says_in_one_note_what_is_missing():
+    around, wide = RuntimeError("around"), ExceptionGroup("wide", [ValueError(number) for number in range(2_000)])
+    for number in range(MAX_NOTES):
+        wide.add_note(f"note {number}")
+    around.__cause__ = recorded(wide)
+    again = recorded(around).__cause__
+    assert isinstance(again, ExceptionGroup)
+    told = [note for note in again.__notes__ if note.endswith("left out.")]
+    assert told == [f"{2_000 - len(again.exceptions):,} more errors were left out."]
+    deep: Exception = ValueError("inside")
+    for _ in range(MAX_CAUSES + 1):
+        deep = ExceptionGroup("outside", [deep])
+    assert "1 more error was left out." in to_text(describe(deep))
 
 
 def test_text_of_a_newer_version_is_read_and_nonsense_is_not():

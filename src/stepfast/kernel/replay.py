@@ -69,6 +69,15 @@ class Replay:
         """
         return self._claim(self._of_other_branch(call, digest))
 
+    def place_elsewhere(self, call: CallId, digest: str) -> int | None:
+        """The number of the record that a call would find in another branch, if that is of an end; claims nothing.
+
+        Code that is as it was has asked for a record before any later one is handed out. So one that is still there
+        when its number has come belongs to a call that was moved, and that is its place among the others.
+        """
+        record = self._equal_elsewhere(call, digest)
+        return record.seq if record is not None and record.state in STEP_ENDED else None
+
     def _claim(self, record: Record | None) -> Record | None:
         if record is not None:
             del self._by_name[record.call.name][record.call]
@@ -96,13 +105,16 @@ class Replay:
         )
 
     def _of_other_branch(self, call: CallId, digest: str) -> Record | None:
+        equal = self._equal_elsewhere(call, digest)
+        if equal is None:
+            self._refuse_if_branch_has_more(call)
+        return equal
+
+    def _equal_elsewhere(self, call: CallId, digest: str) -> Record | None:
         # Code that was regrouped into other branches makes the same calls elsewhere: equal name and arguments will do.
         others = [record for record in self._by_name[call.name].values() if record.call.path != call.path]
         equal = [record for record in others if record.digest == digest and not self._is_remnant(record)]
-        if equal:
-            return min(equal, key=lambda record: record.seq)
-        self._refuse_if_branch_has_more(call)
-        return None
+        return min(equal, key=lambda record: record.seq, default=None)
 
     def _is_remnant(self, record: Record) -> bool:
         """Whether an earlier generation made it, behind a record that a retry has superseded.

@@ -112,7 +112,8 @@ def _wait(wait: OpenWait, seen: Seen) -> Reason:
         case WaitKind.SIGNAL:
             text = f"It waits for signal {wait.name!r}{until}."
             # Without a value it would send null, which ends a run that wants a text.
-            mover = f"`stepfast runs signal {run_id} {quote(wait.name)} JSON` sends it."
+            name = f"-- {quote(wait.name)}" if wait.name.startswith("-") else quote(wait.name)
+            mover = f"`stepfast runs signal {run_id} {name} JSON` sends it."
         case WaitKind.REVIEW:
             text, mover = _review(wait, seen)
         case WaitKind.CHILDREN:

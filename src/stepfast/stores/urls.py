@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -13,6 +14,8 @@ from stepfast.stores.grants import Grant
 
 FORMS = "sqlite:///file.db (relative), sqlite:////folder/file.db (absolute) or postgresql://user@host/database"
 POSTGRES = ("postgresql", "postgres")
+
+_PASSWORD = re.compile(r"(?<=password=)('[^']*'|[^\s&]+)|(?<=:)[^/:@\s][^:@\s]*(?=@)")
 
 
 def store_for(url: str, clock: Clock, direct_url: str | None = None) -> Store:
@@ -79,11 +82,11 @@ def _postgres(url: str, direct_url: str | None) -> Store:
 
 
 def without_password(url: str) -> str:
-    """A database URL that may be shown."""
+    """A database URL that may be shown; also what is none, as the words that libpq takes, may have a password."""
     parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    return parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":***@")).geturl()
+    if parts.password is not None:
+        url = parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":***@")).geturl()
+    return _PASSWORD.sub("***", url)
 
 
 def migration_sql(url: str) -> str:

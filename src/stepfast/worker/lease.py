@@ -49,6 +49,7 @@ class Lease:
         self._heard_at = 0.0
         self._gap_s = _clock_gap_s()
         self._beats_in_time = 0
+        self._jumped_at = 0
         self._unknown: set[tuple[RunId, int]] = set()
         self._compared_at = 0
         self._renewal: asyncio.Task[None] | None = None
@@ -85,7 +86,7 @@ class Lease:
         async with self._announcing:
             await self._enrol()
         self._heard_at, self._gap_s = time.monotonic(), _clock_gap_s()
-        self._beats_in_time = 0
+        self._beats_in_time = self._jumped_at = 0
         self._unknown, self._compared_at = set(), 0
         interval_ms = self._settings.heartbeat_ms
         self._heartbeat = Heartbeat(self._store, self.worker_id, interval_ms, self._clock, self._hear)
@@ -136,8 +137,13 @@ class Lease:
 
     def _hear(self, beat: Beat, number: int) -> None:
         now = time.monotonic()
-        in_time = now - self._heard_at <= 2 * self._settings.heartbeat_ms / 1_000 and not self._clock_has_jumped
-        self._beats_in_time = self._beats_in_time + 1 if in_time else 1
+        if self._clock_has_jumped:
+            # Answers that waited behind a blocked loop come all at once: others had no time to beat in between.
+            self._beats_in_time, self._jumped_at = 1, self.beats_sent
+        elif now - self._heard_at > 2 * self._settings.heartbeat_ms / 1_000:
+            self._beats_in_time = 1
+        elif number > self._jumped_at:
+            self._beats_in_time += 1
         self._heard_at, self._gap_s = now, _clock_gap_s()
         if beat.alive:
             self.heard(beat, number)

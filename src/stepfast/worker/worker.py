@@ -189,9 +189,10 @@ class Worker:
         self._is_leaving = True
         for task in self._loops:
             task.cancel()
-        publishing = (each.stop() for each in self._publishing)
-        await asyncio.gather(*self._loops, *self._errands, *publishing, return_exceptions=True)
-        await self._finish(self._settings.grace_ms if grace_ms is None else grace_ms)
+        await asyncio.gather(*self._loops, *self._errands, return_exceptions=True)
+        # Side by side: a store that is slow to say whose a sink is must not hold up runs whose grace time has begun.
+        finish = self._finish(self._settings.grace_ms if grace_ms is None else grace_ms)
+        await asyncio.gather(finish, *(each.stop() for each in self._publishing))
         await self._lease.end()
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._step_threads.shutdown(wait=False, cancel_futures=True)

@@ -33,6 +33,7 @@ class RunContext(Stay):
         self._replay = Replay(history.records, run.kept_seq) if history.records else NOTHING_RECORDED
         self._fresh: list[Asked] = []
         self._recorded: list[tuple[int, Asked, Record]] = []
+        self._elsewhere: list[tuple[int, CallId, Asked]] = []
         self._deferred: deque[tuple[Asked, Record | None]] = deque()
         self._results: deque[tuple[Asked, Instant, Any, BaseException | None]] = deque()
         self._open: dict[CallId, Asked] = {}
@@ -51,8 +52,13 @@ class RunContext(Stay):
     def _take_up_fresh(self) -> bool:
         """Find the records of the calls that the code has made since; False when they do not fit."""
         fresh, self._fresh = self._fresh, []
+        before = len(self._deferred)
         for asked in fresh:
             self._take_up(asked)
+        if not self._replay.finished:
+            # Only when all of them that have a record of their own have got it: there is little left to look through.
+            added = [self._deferred.pop() for _ in range(len(self._deferred) - before)]
+            self._deferred.extend(each for each in reversed(added) if each[1] or not self._waits_for_place(each[0]))
         return self.stopped_by is None
 
     def _take_up(self, asked: Asked) -> None:
@@ -64,6 +70,26 @@ class RunContext(Stay):
             heapq.heappush(self._recorded, (record.seq, asked, record))
         else:
             self._deferred.append((asked, record))
+
+    def _waits_for_place(self, asked: Asked) -> bool:
+        """Whether a call may have been moved from another branch, which has its record: it waits for its turn then."""
+        place = None if self._replay.finished else self._replay.place_elsewhere(asked.call, asked.digest)
+        if place is not None:
+            heapq.heappush(self._elsewhere, (place, asked.call, asked))
+        return place is not None
+
+    def _take_up_moved(self) -> None:
+        """Its turn has come: it is a call that was moved, unless its record went to the branch that it was made in.
+
+        Later than in its turn it would come behind what was recorded since, and the next replay in another order.
+        """
+        place, _, asked = heapq.heappop(self._elsewhere)
+        if not asked.answer.done() and self._replay.place_elsewhere(asked.call, asked.digest) == place:
+            found = self._find_elsewhere(asked)
+            assert found is not None
+            heapq.heappush(self._recorded, (found.seq, asked, found))
+        elif asked.answer.done() or not self._waits_for_place(asked):
+            self._deferred.append((asked, None))
 
     def _find(self, asked: Asked) -> Record | None:
         if asked.answer.done():
@@ -101,6 +127,8 @@ class RunContext(Stay):
             return False
         if self._fresh and not self._take_up_fresh():
             return False
+        while self._elsewhere and (not self._recorded or self._elsewhere[0][0] < self._recorded[0][0]):
+            self._take_up_moved()
         if self._recorded:
             _, asked, record = heapq.heappop(self._recorded)
             self._answer_from(record, asked)

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import importlib
 import json
+import re
 import traceback
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -25,6 +26,7 @@ MAX_FAILURES = 64
 
 MARK = "__stepfast_call__"
 RECORDED = "As recorded when it was raised:\n"
+LEFT_OUT = re.compile(r"([0-9,]*[0-9]) more errors? (?:was|were) left out\.")
 NO_MESSAGE = "(its message cannot be read)"
 
 
@@ -167,7 +169,6 @@ class Description:
         cause = self.of(guarded(cause_of, error), above, below_mark)
         within = guarded(inner_of, error) or ()
         inner = self._all(within, above, below_mark)
-        left_out = (f"{len(within) - len(inner):,} more errors were left out.",) if len(inner) < len(within) else ()
         return Failure(
             type=guarded(type_name, error) or "builtins:Exception",
             message=NO_MESSAGE if (message := guarded(message_of, error)) is None else message,
@@ -176,7 +177,7 @@ class Description:
             state=guarded(state_of, error) if args else None,
             restorable=args is not None,
             code=guarded(code_of, error),
-            notes=(*(guarded(notes_of, error) or ()), *left_out),
+            notes=guarded(functools.partial(notes_of, left_out=len(within) - len(inner)), error) or (),
             step=call.address if call else None,
             cause=cause,
             inner=inner,
@@ -207,10 +208,13 @@ def code_of(error: BaseException) -> str | None:
     return clean(error.code) if isinstance(error, StepfastError) else None
 
 
-def notes_of(error: BaseException) -> tuple[str, ...]:
+def notes_of(error: BaseException, left_out: int = 0) -> tuple[str, ...]:
+    """What was noted of it, and how many of its inner errors are not kept, here and when it was recorded before."""
     notes = [str(note) for note in getattr(error, "__notes__", ())]
-    own = [note for note in notes if not note.startswith(RECORDED)]
-    return tuple(shortened(note, MAX_MESSAGE) for note in own[:MAX_NOTES])
+    own = [note for note in notes if not note.startswith(RECORDED) and not LEFT_OUT.fullmatch(note)]
+    left_out += sum(int(told[1].replace(",", "")) for told in map(LEFT_OUT.fullmatch, notes) if told)
+    kept = tuple(shortened(note, MAX_MESSAGE) for note in own[:MAX_NOTES])
+    return (*kept, f"{left_out:,} more error{' was' if left_out == 1 else 's were'} left out.") if left_out else kept
 
 
 def cause_of(error: BaseException) -> BaseException | None:

@@ -152,6 +152,25 @@ class UpkeepSuite(StoreSuite):
         assert (await harness.bury("w2", 2)).returned == [started.run_id]
         assert (await crash_alone(harness, "w3", 2)).failed == [started.run_id]
 
+    async def test_a_worker_that_brings_a_run_on_and_hands_it_back_begins_a_new_row(self, harness: Harness) -> None:
+        started = await harness.start()
+        await crash_alone(harness, "w1", 2)
+        worker_id = await harness.enrol("w2")
+        (run,) = await harness.claim(worker="w2", suspects=[100])
+        assert await harness.save(step(run)) == [Saving.SAVED]
+        assert await harness.store.retire(worker_id) == [started.run_id]
+        assert (await crash_alone(harness, "w3", 2)).returned == [started.run_id]
+        assert (await crash_alone(harness, "w4", 2)).failed == [started.run_id]
+
+    async def test_a_worker_that_only_hands_a_run_back_begins_no_new_row(self, harness: Harness) -> None:
+        run = await harness.held("w0")
+        assert await harness.save(step(run)) == [Saving.SAVED]
+        await harness.bury("w0", 2)
+        worker_id = await harness.enrol("w1")
+        await harness.claim(worker="w1", suspects=[100])
+        assert await harness.store.retire(worker_id) == [run.run_id]
+        assert (await crash_alone(harness, "w2", 2)).failed == [run.run_id]
+
     async def test_a_run_whose_strikes_are_spent_becomes_a_dead_letter(self, harness: Harness) -> None:
         started = await harness.start()
         await crash_alone(harness, "w1", max_crashes=1)

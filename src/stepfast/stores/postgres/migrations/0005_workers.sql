@@ -278,15 +278,26 @@ begin
 end
 $$;
 
--- The strikes that a run whose holder has died had before: they count in a row, and a holder that has recorded the end
--- of a step has brought the run on.
-create function stepfast.strikes_before(k_run uuid, k_token integer, k_strikes integer) returns integer
+-- The strikes that a run whose holder has died had before: they count in a row, and whoever has recorded the end of a step
+-- since the last death has brought the run on, also one that has handed it back. Both are looked for from the end, for a
+-- run may be long.
+create function stepfast.strikes_before(k_run uuid, k_strikes integer) returns integer
 language sql stable
 as $$
     select case
-        when k_strikes > 0 and exists (
-            select from stepfast.step s
-             where s.run_id = k_run and s.token = k_token and s.state in ('completed', 'failed')
+        when k_strikes = 0 then 0
+        when (
+            select s.token
+              from stepfast.step s
+             where s.run_id = k_run and s.state in ('completed', 'failed')
+             order by s.seq desc
+             limit 1
+        ) > (
+            select e.token
+              from stepfast.event e
+             where e.run_id = k_run and e.type = 'reaped'
+             order by e.seq desc
+             limit 1
         ) then 0
         else k_strikes
     end
@@ -348,7 +359,7 @@ begin
           from stepfast.task t
          cross join lateral (select x.* from stepfast.run x where x.run_id = t.run_id offset 0) r
          where t.run_id = any (lost)
-           and stepfast.strikes_before(t.run_id, t.token, t.strikes) + (t.run_id = any (alone))::integer >= max_crashes
+           and stepfast.strikes_before(t.run_id, t.strikes) + (t.run_id = any (alone))::integer >= max_crashes
            and r.parent_id is not null
     );
     locked := array(
@@ -360,7 +371,7 @@ begin
     );
     for one in
         select t.run_id, t.tenant, t.generation, t.token + 1 as token, t.worker_id, t.crashes + 1 as crashes,
-               stepfast.strikes_before(t.run_id, t.token, t.strikes) + (t.run_id = any (alone))::integer as strikes,
+               stepfast.strikes_before(t.run_id, t.strikes) + (t.run_id = any (alone))::integer as strikes,
                1 + coalesce((select max(e.seq) from stepfast.event e where e.run_id = t.run_id), 0) as seq,
                format('{"worker": "%s", "crashes": %s}', t.worker_id, t.crashes + 1) as reaped,
                r.parent_id

@@ -66,16 +66,21 @@ select holder.worker_id
    and not exists (select 1 from worker w where w.worker_id = holder.worker_id and w.dead_at is null);
 
 -- name: orphans
--- Runs that a worker left behind. Strikes count in a row: a worker that has recorded the end of a step has brought the
--- run on.
+-- Runs that a worker left behind. Strikes count in a row: whoever has recorded the end of a step since the last death has
+-- brought the run on, also one that has handed it back. Both are looked for from the end, for a run may be long.
 select t.run_id, t.tenant, t.generation, t.token, t.crashes,
-       case when t.strikes > 0
-             and exists (select 1
-                           from step s
-                          where s.run_id = t.run_id
-                            and s.token = t.token
-                            and s.state in ('completed', 'failed'))
-            then 0
+       case when t.strikes = 0 then 0
+            when (select s.token
+                    from step s
+                   where s.run_id = t.run_id
+                     and s.state in ('completed', 'failed')
+                   order by s.seq desc
+                   limit 1) > (select e.token
+                                 from event e
+                                where e.run_id = t.run_id
+                                  and e.type = 'reaped'
+                                order by e.seq desc
+                                limit 1) then 0
             else t.strikes
        end,
        r.workflow, coalesce(g.version, r.version), r.parent_id, r.parent_wait, r.leave
