@@ -20,6 +20,7 @@ from stepfast.kernel.ids import RunId
 from stepfast.kernel.views import EventView
 from stepfast.sinks import WebhookSink
 from stepfast.workflows.executors.allowed import Allowed
+from stepfast.workflows.executors.builtin import wire
 
 KEY = bytes(range(32))
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
@@ -193,7 +194,8 @@ async def test_what_a_server_took_and_did_not_say_so_comes_again_under_the_same_
     assert {got.headers["webhook-id"] for got in server.got} == {"a-run.3"}
 
 
-async def test_a_server_that_does_not_speak_tls_is_not_given_anything(server):
+async def test_a_server_that_does_not_speak_tls_is_not_given_anything(server, monkeypatch):
+    monkeypatch.setattr(wire, "HANDSHAKE_S", 0.1)
     hook = WebhookSink("hook", f"https://127.0.0.1:{server.port}/in", SECRET, allowed=HERE)
     with pytest.raises(HttpFailed, match="cannot be reached"):
         await hook.deliver([EVENT])

@@ -16,6 +16,8 @@ from stepfast.kernel.texts import shown
 
 PORTS = {"http": 80, "https": 443}
 MAX_HEAD_BYTES = 65_536
+# A server that speaks no TLS may wait for a request until the end of time; asyncio would wait for a minute.
+HANDSHAKE_S = 10.0
 MAX_LINE_BYTES = 16_384
 # Letters of a URL that stay as they are; all others are written as escapes.
 PLAIN = "/:?#[]@!$&'()*+,;=%-._~"
@@ -105,7 +107,9 @@ async def reach(target: Target, addresses: Sequence[str]) -> None:
 
 
 async def _connect(target: Target, addresses: Sequence[str]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    secure: dict[str, Any] = {"ssl": _context(), "server_hostname": target.host} if target.scheme == "https" else {}
+    secure: dict[str, Any] = {}
+    if target.scheme == "https":
+        secure = {"ssl": _context(), "server_hostname": target.host, "ssl_handshake_timeout": HANDSHAKE_S}
     problems = []
     for address in addresses:
         try:
