@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bench.catalogue import BOTH, WORKLOADS
+from bench.machine import Machine, look
 from bench.processes import LOOP_VARIABLE
 from bench.rounds import Results, opened, run_rounds
 from bench.tables import caption, own_table
@@ -21,21 +22,21 @@ def main() -> None:
     options = _parser().parse_args()
     os.environ[LOOP_VARIABLE] = options.loop
     notes, tables = Console(stderr=True, highlight=False), Console(width=120)
-    load_before = os.getloadavg()[0]
+    before = look()
     with opened(BOTH if options.store == "both" else [options.store]) as places:
         results = run_rounds(_chosen(options), places, options.rounds, notes.print)
-    tables.print(own_table(results), caption(load_before))
+    tables.print(own_table(results), caption(before))
     for failure in results.failures:
         tables.print(f"not measured: {failure}", markup=False)
     if options.json is not None:
-        options.json.write_text(json.dumps(as_data(results, load_before), indent=2))
+        options.json.write_text(json.dumps(as_data(results, before), indent=2))
     sys.exit(bool(results.failures))
 
 
-def as_data(results: Results, load_before: float) -> dict[str, object]:
+def as_data(results: Results, before: Machine) -> dict[str, object]:
     """Everything that was measured, with the machine it was measured on."""
     machine = {"python": platform.python_version(), "system": platform.platform(), "cores": os.cpu_count()}
-    return {"machine": machine, "load_before": load_before, "figures": results.figures, "failures": results.failures}
+    return {"machine": machine, "before": before._asdict(), "figures": results.figures, "failures": results.failures}
 
 
 def _chosen(options: argparse.Namespace) -> list[str]:

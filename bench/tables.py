@@ -9,14 +9,16 @@ from rich.table import Table
 
 from bench.bars import LINES, NO_STORE, Bar, Line
 from bench.figures import Spread, spread_of
+from bench.machine import Machine, look
 from bench.rounds import Results
 
 STORES = ("sqlite", "postgres", NO_STORE)
 
 
-def caption(load_before: float) -> str:
-    """How busy the machine was before we began: figures of a busy one are low."""
-    return f"load average before: {load_before:.2f} on {os.cpu_count()} cores"
+def caption(before: Machine) -> str:
+    """How busy and how fast the machine was: absolute figures of one day say little of another."""
+    pace = f"{before.pace:.0f} before, {look().pace:.0f} after"
+    return f"load average before: {before.load:.2f} on {os.cpu_count()} cores; million turns of a loop/s: {pace}"
 
 
 def own_table(results: Results) -> Table:

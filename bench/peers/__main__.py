@@ -15,6 +15,7 @@ from rich.console import Console
 from bench.catalogue import BOTH, WORKLOADS
 from bench.databases import Databases
 from bench.figures import Figures
+from bench.machine import look
 from bench.peers.comparisons import Measured, comparison_table
 from bench.peers.peers import PEERS, Options, Peer, chosen
 from bench.processes import LOOP_VARIABLE, Unmeasured
@@ -81,13 +82,13 @@ def main() -> None:
     os.environ[LOOP_VARIABLE] = options.loop
     notes, tables = Console(stderr=True, highlight=False, markup=False), Console(width=140)
     peers = chosen(options.peers.split(","))
-    load_before = os.getloadavg()[0]
+    before = look()
     with opened(BOTH) as places:
         bout = Bout(peers, places, notes.print)
         for number in range(1, options.rounds + 1):
             notes.print(f"round {number} of {options.rounds}")
             bout.run_round(options.only)
-    tables.print(comparison_table(bout.measured, OURS), caption(load_before))
+    tables.print(comparison_table(bout.measured, OURS), caption(before))
     for failure in bout.failures:
         tables.print(f"not measured: {failure}", markup=False)
     if options.json is not None:
