@@ -36,7 +36,7 @@ CAUGHT = {
 LEFT_ALONE = {
     "a module at the limit": (house.stays_short, "pass\n" * 500),
     "a step that was skipped": (house.runs_every_test, "assert step.state is StepState.skip\n"),
-    "a turn of the event loop": (house.does_not_sleep, "async def test(): await asyncio.sleep(0)\n"),
+    "a turn of the event loop": (house.does_not_sleep, f"async def test(): await asyncio.{SLEEP}(0)\n"),
     "a durable sleep": (house.does_not_sleep, "stepfast.sleep('5m')\n"),
     "a link to the web": (house.has_links_that_resolve, "[there](https://example.org)\n"),
     "a link to itself": (house.has_links_that_resolve, "# Here we are\n\n[up](#here-we-are)\n"),

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from bench.databases import Databases
 from bench.figures import Figures
-from bench.workloads import spinning
+from bench.machine import pace_of
 from bench.workloads.drain import RUNS, drained
 from stepfast.worker.settings import DEFAULT_CONCURRENCY
 
@@ -24,7 +24,7 @@ def measure(databases: Databases) -> Figures:
         **_scaled(databases, "naps", "one_nap", RUNS, SLOTS),
         **_scaled(databases, "default_naps", "one_nap", RUNS, DEFAULT_CONCURRENCY),
         **_scaled(databases, "sums", "one_sum", COMPUTED_RUNS, DEFAULT_CONCURRENCY),
-        "machine_two_to_one": spinning.two_to_one(),
+        **two_to_one("machine", pace_of),
     }
 
 

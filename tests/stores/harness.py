@@ -93,3 +93,12 @@ class Harness(SuiteHarness):
     async def contents(self) -> Any:
         """Every row that a run can have, to see that something changed nothing."""
         return {table: sorted(map(str, await self.sql(f"select * from stepfast.{table}"))) for table in TABLES}
+
+
+def bare(store: Store) -> Harness:
+    """A harness without a clock of its own or a way to ask by SQL, for tests whose workers have ids."""
+
+    async def refuse(*_: Any) -> Any:
+        raise AssertionError("this harness has nothing but its store")
+
+    return Harness(store, refuse, refuse)

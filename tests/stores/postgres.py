@@ -80,15 +80,6 @@ async def harness_on(url: str) -> AsyncIterator[Harness]:
         yield Harness(cast(Store, NamedWorkers(store, names)), set_clock, query)
 
 
-def bare(store: PostgresStore) -> Harness:
-    """A harness without a clock of its own or a way to ask by SQL, for tests whose workers have ids."""
-
-    async def refuse(*_: Any) -> Any:
-        raise AssertionError("this harness has nothing but its store")
-
-    return Harness(store, refuse, refuse)
-
-
 class Names:
     """Worker names of the suite and the ids that stand for them."""
 

@@ -20,8 +20,8 @@ from stepfast.kernel.states import RunState, WaitKind
 from stepfast.stores import rows
 from stepfast.stores.postgres import commands
 from stepfast.stores.postgres.keys import Keys
-from tests.stores.harness import Harness, decide, end, joins, park, wait
-from tests.stores.postgres import asking, bare, harness_on, opened
+from tests.stores.harness import Harness, bare, decide, end, joins, park, wait
+from tests.stores.postgres import asking, harness_on, opened
 from tests.stores.postgres_proxies import CuttingProxy
 from tests.stores.test_postgres_fence import until_blocked
 

@@ -19,8 +19,8 @@ from stepfast.kernel.views import RunFilter
 from stepfast.stores.postgres.lines import Address, Deadlines, part
 from stepfast.stores.postgres.store import PostgresStore
 from tests.faults.server import own_server
-from tests.stores.harness import end, record, step
-from tests.stores.postgres import asking, bare, harness_on, opened
+from tests.stores.harness import bare, end, record, step
+from tests.stores.postgres import asking, harness_on, opened
 from tests.stores.postgres_proxies import CuttingProxy, Pooler
 from tests.support.turns import turn, until_idle
 

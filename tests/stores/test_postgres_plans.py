@@ -22,8 +22,8 @@ from stepfast.stores import rows
 from stepfast.stores.postgres import claiming, commands, definitions, reading, starting, workers
 from stepfast.stores.postgres.saving import save_call
 from stepfast.stores.postgres.store import PostgresStore
-from tests.stores.harness import Harness, end, step
-from tests.stores.postgres import asking, bare, opened
+from tests.stores.harness import Harness, bare, end, step
+from tests.stores.postgres import asking, opened
 
 BACKLOG = 20_000
 BATCH = 50

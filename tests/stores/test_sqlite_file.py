@@ -16,7 +16,7 @@ from stepfast.stores.sqlite.file_system import file_system_of, prepare_folder
 from stepfast.stores.sqlite.migrate import known_migrations
 from stepfast.stores.sqlite.store import SqliteStore
 from stepfast.stores.sqlite.turnstile import Turnstile, _open_lock, _try_lock
-from tests.stores.harness import NOON, Harness
+from tests.stores.harness import NOON, Harness, bare
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ async def test_migrating_names_what_it_applied(path):
 async def test_what_was_stored_is_there_when_the_file_is_opened_again(path):
     store = SqliteStore(path, noon)
     await store.open()
-    run = Harness(store, lambda _: asyncio.sleep(0), lambda *_: asyncio.sleep(0, [])).new_run()
+    run = bare(store).new_run()
     await store.start([run], None)
     await store.close()
     await store.open()

@@ -33,13 +33,13 @@ WRITES = """
 import asyncio, sys
 from pathlib import Path
 from stepfast.stores.sqlite.store import SqliteStore
-from tests.stores.harness import Harness
+from tests.stores.harness import bare
 
 async def main():
     store = SqliteStore(Path(sys.argv[1]), lambda: 1)
     await store.open()
     first = int(sys.argv[2])
-    harness = Harness(store, None, None)
+    harness = bare(store)
     for _ in range(first): next(harness.counter)
     print("ready", flush=True)
     sys.stdin.readline()

@@ -62,13 +62,13 @@ def _watch(client: Client, read: Read, limit: int) -> None:
 @contextmanager
 def _page(client: Client) -> Iterator[Callable[[Sequence[RunView]], None]]:
     """What shows a page in the place of the one before; elsewhere than on a terminal, below it."""
-    from rich.live import Live
-
     row = partial(_row, with_tenant=client.tenant is None)
     if not sys.stdout.isatty():
         # Live would keep every page back but the last, and leave that one without an end of its line.
         yield lambda views: print_table(_head(client), map(row, views))
         return
+    from rich.live import Live
+
     with Live(console=console(), auto_refresh=False) as live:
         yield lambda views: live.update(table_of(_head(client), map(row, views)), refresh=True)
 

@@ -52,16 +52,13 @@ class RunContext(Stay):
     def _take_up_fresh(self) -> bool:
         """Find the records of the calls that the code has made since; False when they do not fit."""
         fresh, self._fresh = self._fresh, []
-        before = len(self._deferred)
-        for asked in fresh:
-            self._take_up(asked)
-        if not self._replay.finished:
-            # Only when all of them that have a record of their own have got it: there is little left to look through.
-            added = [self._deferred.pop() for _ in range(len(self._deferred) - before)]
-            self._deferred.extend(each for each in reversed(added) if each[1] or not self._waits_for_place(each[0]))
+        unended = [taken for asked in fresh if (taken := self._take_up(asked)) is not None]
+        # Only when all of them that have a record of their own have got it: there is little left to look through.
+        self._deferred.extend(taken for taken in unended if taken[1] or not self._waits_for_place(taken[0]))
         return self.stopped_by is None
 
-    def _take_up(self, asked: Asked) -> None:
+    def _take_up(self, asked: Asked) -> tuple[Asked, Record | None] | None:
+        """What is still to be begun, or gone on with; None for a call whose end is recorded, or that nobody wants."""
         record = None if self._replay.finished else self._find(asked)
         if record is None and asked.answer.done():
             # Called off in the same breath, then and now: it was never begun.
@@ -69,7 +66,8 @@ class RunContext(Stay):
         elif record is not None and (record.state in STEP_ENDED or asked.answer.done()):
             heapq.heappush(self._recorded, (record.seq, asked, record))
         else:
-            self._deferred.append((asked, record))
+            return asked, record
+        return None
 
     def _waits_for_place(self, asked: Asked) -> bool:
         """Whether a call may have been moved from another branch, which has its record: it waits for its turn then."""

@@ -40,13 +40,18 @@ class Orphan(NamedTuple):
     parent_wait: int | None
     leave: bool
 
+    @property
+    def strikes_now(self) -> int:
+        """With this death, if it counts."""
+        return self.strikes + self.strike
+
 
 def upkeep(connection: apsw.Connection, request: Upkeep) -> UpkeepReport:
     """One pass: bury who has not been heard of, see to what the dead have left, and tell what is left to do."""
     now = moment(connection)
     report = UpkeepReport(_bury(connection, now) if request.may_bury else [], [], [], [], [])
     for orphan in list(_orphans(connection, request.limit)):
-        if orphan.strikes + orphan.strike >= request.max_crashes:
+        if orphan.strikes_now >= request.max_crashes:
             if _is_failed(connection, orphan, request.verdict, now):
                 report.failed.append(orphan.run_id)
         else:
@@ -121,7 +126,7 @@ def _fail(connection: apsw.Connection, orphan: Orphan, verdict: DeadRun, now: In
 
 def _decision(connection: apsw.Connection, orphan: Orphan) -> Decision:
     """A decision by whoever has just raised the run's token; its first event follows the last of the dead holder."""
-    connection.execute(SQL["count_crash"], (orphan.strikes + orphan.strike, orphan.run_id))
+    connection.execute(SQL["count_crash"], (orphan.strikes_now, orphan.run_id))
     fence = Fence(orphan.run_id, orphan.token + 1, orphan.worker_id)
     first_event = last_event(connection, orphan.run_id) + 1
     return Decision(fence, orphan.tenant, orphan.generation, first_event=first_event)
