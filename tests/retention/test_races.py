@@ -75,8 +75,9 @@ async def test_what_meets_a_pruner_leaves_nothing_by_halves(app, database, comma
 
 # On PostgreSQL, where transactions overlap: somebody has locked an ended run and writes its next event.
 
+# pg_locks, as pg_stat_activity shows to a transaction only the sessions that were there when it first looked.
 WAITING = """
-select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')
+select exists (select from pg_locks where not granted and pg_backend_pid() = any(pg_blocking_pids(pid)))
 """
 NEXT_EVENT = """
 insert into stepfast.event (run_id, seq, tenant, generation, type, at, token)

@@ -32,10 +32,11 @@ TRIES = {"40P01": 5, "40001": 5, "23505": 2, "26000": 2, "42P05": 2}
 _REFUSED_CLASSES = frozenset({"22", "23", "54"})
 # Connection, resources, operator (shut down, cancelled), locks that were not given in time, the loser of a failover.
 _AWAY_CLASSES = frozenset({"08", "40", "53", "55", "57"})
-# What a server says that is up and cannot write: it may soon, so that it is waited for like one that is away.
-_CANNOT_WRITE = {
+# What a server says that is up and cannot do it now: it may soon, so that it is waited for like one that is away.
+_NOT_NOW = {
     "53100": "has no room left on its disk ({said}). Nothing was written; free some space.",
     "25006": "is read-only ({said}). Nothing was written; name the primary in the database URL, or allow writing.",
+    "55P03": "kept us waiting for a lock ({said}). Look for a transaction that was left open; try again.",
 }
 # A server that lost its place to another, and one that was kept waiting in the middle of a transaction.
 _AWAY_STATES = frozenset({"25006", "25P03", "25P04"})
@@ -87,8 +88,8 @@ def explained(where: str, problem: BaseException) -> StepfastError:
         return RowsRefused(f"{where} refuses a row ({state}: {problem}). Nothing of its batch was written.")
     if state in _NO_SCHEMA:
         return StoreMismatch(f"{where} lacks a table or function ({problem}). Run `stepfast migrate`.")
-    if state in _CANNOT_WRITE:
-        return StoreUnavailable(f"{where} {_CANNOT_WRITE[state].format(said=_said(problem))}")
+    if state in _NOT_NOW:
+        return StoreUnavailable(f"{where} {_NOT_NOW[state].format(said=_said(problem))}")
     if not state or state[:2] in _AWAY_CLASSES or state in _AWAY_STATES:
         return StoreUnavailable(f"{where} did not answer ({_said(problem)}). Check that the server is up; try again.")
     return StoreUnusable(f"{where} cannot do what it was asked ({state}: {problem}). Run `stepfast doctor`.")
