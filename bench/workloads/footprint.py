@@ -14,6 +14,7 @@ from bench.figures import Figures
 from bench.processes import ROOT, Unmeasured
 
 TIMES = 7
+IMPORT = "import stepfast"
 FIRST_USE = "from stepfast import Stepfast, step, workflow"
 NOT_OURS = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
 
@@ -24,14 +25,15 @@ def measure() -> Figures:
         _run(sys.executable, "-m", "venv", folder)
         _run(programs / "pip", "install", "--quiet", "--disable-pip-version-check", ROOT)
         return {
-            "import_ms": _import_ms(programs / "python"),
+            "import_ms": _import_ms(programs / "python", IMPORT),
+            "first_use_ms": _import_ms(programs / "python", FIRST_USE),
             "help_ms": statistics.median(_timed_ms(programs / "stepfast", "--help") for _ in range(TIMES)),
             **_size(next(Path(folder).glob("lib/python*/site-packages"))),
         }
 
 
-def _import_ms(python: Path) -> float:
-    code = f"import time; begun = time.perf_counter(); {FIRST_USE}; print(time.perf_counter() - begun)"
+def _import_ms(python: Path, statement: str) -> float:
+    code = f"import time; begun = time.perf_counter(); {statement}; print(time.perf_counter() - begun)"
     # Once more than counted: the first import compiles.
     seconds = [float(_run(python, "-c", code)) for _ in range(TIMES + 1)][1:]
     return 1_000 * statistics.median(seconds)
