@@ -594,8 +594,9 @@ def schema_page() -> str:
         "milliseconds since 1970, JSON is kept as text. Read as you like; write through Stepfast alone. Columns are "
         "added, never renamed.",
         "Do not open a SQLite file with Python's `sqlite3` in a process that has an app open on it: Stepfast brings "
-        "a SQLite of its own (`apsw`), and when one of two copies in a process closes a file, the locks of the other "
-        "are gone, and with them what is committed. Read with `apsw` there, or from another process.",
+        "a SQLite of its own (`apsw`), and when one of two copies in a process closes a file, the log that the other "
+        "writes to is gone. Every write is refused from then on (E-STORE-003), and the program has to be started "
+        "again. Read with `apsw` there, or from another process.",
         *sections,
         *(_on_postgres_alone(name, *told) for name, told in POSTGRES_ALONE.items()),
     )

@@ -22,6 +22,7 @@ from stepfast.kernel.errors import Invalid
 from stepfast.kernel.retry import Retry
 from stepfast.kernel.texts import MAX_TEXT, check_text, shown
 from stepfast.log import Log
+from stepfast.project_file import Entry, project_table
 from stepfast.signing import KEYS_ALLOWED as SEAL_KEYS_ALLOWED
 from stepfast.signing import SealKeys, read_seal_keys
 from stepfast.tokens import KEYS_ALLOWED, KeyRing, read_keys
@@ -305,10 +306,11 @@ class Settings:
 
 
 class Found(NamedTuple):
-    """A value that somebody gave, and where."""
+    """A value that somebody gave, and where; `unfit` says what it is if it is neither text nor a number."""
 
     text: str
     place: str
+    unfit: str = ""
 
 
 def read_settings(
@@ -422,16 +424,27 @@ class _Values:
             return
         self.found[setting.name] = found
         try:
-            self._values[setting.name] = setting.kind.read(found.text)
+            self._values[setting.name] = _read(setting, found)
         except (ValueError, Invalid):
-            given = "not shown here, and does not fit" if setting.is_secret else shown(found.text)
-            self.faults.append(f"{found.place} is {given}; allowed is {setting.kind.allowed}.")
+            self.faults.append(_misfit(setting, found))
 
     def _read_queue(self, queue: str, found: Found) -> None:
         try:
-            self.queue_concurrency[queue] = QUEUE_CONCURRENCY.kind.read(found.text)
+            self.queue_concurrency[queue] = _read(QUEUE_CONCURRENCY, found)
         except ValueError:
-            self.faults.append(f"{found.place} is {shown(found.text)}; allowed is {QUEUE_CONCURRENCY.kind.allowed}.")
+            self.faults.append(_misfit(QUEUE_CONCURRENCY, found))
+
+
+def _read(setting: Setting, found: Found) -> Any:
+    # As text, an array or a table would pass for a name or a path that nobody meant.
+    if found.unfit:
+        raise ValueError
+    return setting.kind.read(found.text)
+
+
+def _misfit(setting: Setting, found: Found) -> str:
+    hidden = "not shown here, and does not fit" if setting.is_secret else shown(found.text)
+    return f"{found.place} is {found.unfit or hidden}; allowed is {setting.kind.allowed}."
 
 
 class _Sources:
@@ -440,7 +453,7 @@ class _Sources:
     def __init__(self, options: Mapping[str, Found], environment: Mapping[str, str], folder: Path) -> None:
         self._options = options
         self._variables = {name: value for name, value in environment.items() if value}
-        self._file, self._table = _project_table(folder)
+        self._file, self._table = project_table(folder)
 
     def find(self, setting: Setting) -> Found | None:
         if setting.name in self._options:
@@ -450,14 +463,14 @@ class _Sources:
             if name in self._variables:
                 return Found(self._variables[name], name)
         if setting.key in self._table:
-            return Found(self._table[setting.key], f"[tool.stepfast] {setting.key} in {self._file}")
+            return self._of_the_project(setting.key, self._table[setting.key])
         return None
 
     def queues(self) -> Iterator[tuple[str, Found]]:
         """Each queue that has a concurrency of its own, by its name in variables."""
         plain = _QUEUE_PREFIX.removeprefix(PREFIX)
         found = {
-            key.upper().removeprefix(plain): Found(value, f"[tool.stepfast] {key} in {self._file}")
+            key.upper().removeprefix(plain): self._of_the_project(key, value)
             for key, value in self._table.items()
             if key.upper().startswith(plain)
         }
@@ -465,6 +478,9 @@ class _Sources:
             named = {name.removeprefix(prefix): name for name in self._variables if name.startswith(prefix)}
             found |= {queue: Found(self._variables[name], name) for queue, name in named.items()}
         yield from ((queue, given) for queue, given in found.items() if queue)
+
+    def _of_the_project(self, key: str, entry: Entry) -> Found:
+        return Found(entry.text, f"[tool.stepfast] {key} in {self._file}", entry.unfit)
 
     def unknown(self) -> Iterator[tuple[str, str]]:
         """Names that nothing reads, each with the known one that is nearest."""
@@ -475,23 +491,6 @@ class _Sources:
         for name in sorted(given.keys() - known):
             if not name.startswith((_QUEUE_PREFIX, *_OF_OUR_TOOLS)):
                 yield given[name], difflib.get_close_matches(name, sorted(known), 1, cutoff=0.0)[0]
-
-
-def _project_table(folder: Path) -> tuple[Path, dict[str, str]]:
-    """`[tool.stepfast]` of the nearest pyproject.toml, its keys with underscores."""
-    for parent in (folder, *folder.parents):
-        file = parent / "pyproject.toml"
-        if file.is_file():
-            # Most processes run where there is none.
-            import tomllib
-
-            try:
-                tools = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {})
-            except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-                raise Invalid(f"{file} cannot be read: {error}") from None
-            table = tools.get("stepfast", {})
-            return file, {str(key).replace("-", "_").lower(): str(value) for key, value in table.items()}
-    return folder, {}
 
 
 @cache

@@ -87,6 +87,24 @@ async def test_each_open_run_is_told_how_it_gets_on_with_the_code(database, chan
     assert ran == BODIES
 
 
+async def test_of_calls_side_by_side_the_one_that_does_not_fit_is_named(database):
+    async def before() -> None:
+        await asyncio.gather(charge(1), charge(2), audit())
+        await receive("word")
+
+    async def after() -> None:
+        await asyncio.gather(charge(1), charge(3), audit())
+        await receive("word")
+
+    async with engine(database=database, workflows=[order(before)]) as opened:
+        await opened.start("order")
+        await opened.run_until_idle()
+    async with app_on(database, [order(after)], worker=False) as app:
+        (checked,) = (await app.check()).runs
+    assert (checked.fit.verdict, checked.fit.step) == (Verdict.MISMATCH, "2/charge#1")
+    assert "2/charge#1" in checked.fit.detail
+
+
 async def test_runs_of_another_app_break_nothing_here(database):
     @workflow
     async def elsewhere() -> None:
@@ -207,3 +225,16 @@ def test_calls_that_do_not_replay_are_found_by_reading_the_code():
     assert [call.line - first for call in found] == [2, 3, 4, 5, 7, 8, 9]
     assert str(found[2]).endswith("careless@1 calls uuid.uuid4(), which does not replay: use durable.uuid().")
     assert unsafe_calls(order(original).workflow) == []
+
+
+def test_calls_of_what_the_workflow_imports_itself_are_named_too():
+    @workflow
+    async def careless() -> None:
+        import random as dice
+        import uuid
+        from time import time as now
+
+        await charge(int(now()) + uuid.uuid4().int + dice.randint(1, 6))
+
+    found = [call.call for call in unsafe_calls(careless.workflow)]
+    assert found == ["time.time", "uuid.uuid4", "random.randint"]

@@ -287,6 +287,14 @@ async def test_a_run_that_did_not_fail_cannot_be_retried(app):
         await run.retry()
 
 
+async def test_who_retries_the_first_step_that_has_finished_is_told_to_rerun_the_whole_run(app, line):
+    run = await failed_run(app, line)
+    with pytest.raises(IllegalMove, match=f"Run all of it again with `stepfast runs rerun {run.id}`"):
+        await run.retry(step="first")
+    await run.rerun()
+    assert await run.result(timeout="30s") == "123"
+
+
 async def test_a_rerun_starts_from_the_beginning(app, line):
     run = await app.start(line.workflow)
     await run.result(timeout="30s")

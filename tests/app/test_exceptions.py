@@ -154,7 +154,7 @@ async def test_a_resolved_failure_is_discarded(app, shop):
 async def test_a_review_is_not_resolved_but_answered(app, shop):
     run = await ask(app, shop)
     [item] = await app.exceptions.list()
-    with pytest.raises(IllegalMove, match=f"stepfast reviews decide {run.id}"):
+    with pytest.raises(IllegalMove, match=f"stepfast reviews decide {run.id}.1 VERDICT"):
         await app.exceptions.resolve(item.id)
 
 

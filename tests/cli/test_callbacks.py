@@ -61,4 +61,10 @@ async def test_a_token_among_the_arguments_is_refused_and_not_repeated(run, offi
 
 async def test_a_token_that_is_wrong_is_refused_by_its_code(run, office):
     done = await office("callbacks", "complete", "7", stdin="sfc_nonsense\n")
-    assert (done.code, "E-CALL-001" in done.err) == (1, True)
+    assert (done.code, "E-CALL-001" in done.err) == (4, True)
+
+
+async def test_a_token_that_was_used_is_refused_as_that_of_a_review_is(run, office):
+    assert (await office("callbacks", "complete", "7", stdin=TOKENS[0])).code == 0
+    done = await office("callbacks", "complete", "8", stdin=TOKENS[0])
+    assert (done.code, "E-CALL-00" in done.err) == (4, True)

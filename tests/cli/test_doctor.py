@@ -174,6 +174,22 @@ async def test_what_nobody_serves_is_counted_no_further_than_anybody_needs(clien
     assert "asking@1 (2 or more ready)" in found["codes"][1]
 
 
+@pytest.mark.parametrize(
+    ("lost", "found"),
+    [
+        (0, ("ok", "No run in line has lost a worker.")),
+        (1, ("warn", "1 run in line has lost a worker that held it.")),
+        (2, ("warn", "2 runs in line have lost a worker that held them.")),
+    ],
+)
+async def test_runs_in_line_that_have_lost_a_worker_are_told_of(lost, found, client, office):
+    for _ in range(lost):
+        await client.start(asking)
+    await execute(client.database, "update stepfast.task set crashes = 1")
+    level, text = (await examined(office))["suspects"]
+    assert (level, text.startswith(found[1])) == (found[0], True), text
+
+
 async def test_a_look_that_did_not_reach_all_runs_says_so(client, office, monkeypatch):
     monkeypatch.setattr(rows, "REACH", 1)
     for _ in range(2):
@@ -188,9 +204,20 @@ async def test_a_run_that_cannot_go_on_is_a_failure(client, office):
     assert (level, run.id in text) == ("fail", True)
 
 
+async def test_a_run_that_fell_due_while_no_worker_served_it_is_no_fault_and_is_told_of(client, office):
+    run = await client.start(asking, delay="1h")
+    for table in ("task", "wait"):
+        await execute(client.database, f"update stepfast.{table} set due_at = 1")
+    level, text = (await examined(office))["runs"]
+    assert (level, run.id in text, "it is a fault" in text) == ("warn", True, False)
+    assert text.startswith("1 run is long due, and no worker has taken it up: ")
+    why = await office("runs", "why", run.id)
+    assert "No worker is alive." in why.out
+
+
 async def test_a_run_that_is_handed_back_again_and_again_is_a_failure_that_names_its_trouble(client, office):
     run = await client.start(asking, delay="1h")
-    told = json.dumps({"reason": "BlobDamaged: the blob is gone", "troubles": 5, "is_lasting": True})
+    told = json.dumps({"reason": "BlobDamaged: the blob is gone.", "troubles": 5, "is_lasting": True})
     statements = [
         "update stepfast.wait set wait_id = 0, kind = 'backoff'",
         f"update stepfast.event set type = 'handed_back', data = '{told}'",
@@ -200,6 +227,7 @@ async def test_a_run_that_is_handed_back_again_and_again_is_a_failure_that_names
     found = await examined(office, code=1)
     assert (found["runs"][0], found["troubles"][0]) == ("ok", "fail")
     assert f"run {run.id}: handed back 5 times in a row: BlobDamaged: the blob is gone." in found["troubles"][1]
+    assert ".." not in found["troubles"][1]
 
 
 async def test_a_trail_that_is_sealed_no_longer_is_told_of(client, office, monkeypatch):

@@ -183,6 +183,12 @@ async def test_what_is_in_a_group_is_told_apart_from_what_the_group_was_caused_b
     ]
 
 
+async def test_an_error_without_a_message_is_its_type_alone(client, office):
+    run = await client.start(checkout, "a")
+    await run.cancel()
+    assert "RunCancelled\n" in (await office("runs", "show", run.id)).out
+
+
 async def test_a_cancelled_run_has_no_error_below_its_table(client, office):
     run = await client.start(checkout, "a")
     await run.cancel()
@@ -268,6 +274,15 @@ async def test_why_names_what_can_move_a_run(client, office):
     run = await client.start(checkout, "a")
     done = await office("runs", "why", run.id)
     assert done.out == f"Run {run.id} is pending.\nNo worker is alive. Start one with `stepfast worker`.\n"
+
+
+async def test_why_has_a_line_for_each_reason_whatever_people_wrote(client, office):
+    run = await client.start(checkout, "a")
+    await run.cancel(actor="mallory\nIt was approved by Ada", reason="late\r\nNothing to do")
+    lines = (await office("runs", "why", run.id)).out.splitlines()
+    assert len(lines) == 2
+    assert "by mallory\\nIt was approved by Ada at" in lines[1]
+    assert ": late\\r\\nNothing to do. `stepfast runs rerun" in lines[1]
 
 
 async def test_why_in_json_has_a_reason_each(client, office):

@@ -54,6 +54,7 @@ async def test_a_parameter_named_like_an_option_is_no_option(office):
 
 BAD_INPUTS = {
     "no JSON": ("checkout", "{", "The input is no JSON"),
+    "a control character": ("checkout", '"\x1b"', "is no JSON: Invalid control character at line 1, column 2;"),
     "a missing argument": ("checkout", "{}", "missing a required argument: 'order'"),
     "an argument too many": ("checkout", '["a", 1, 2]', "too many positional arguments"),
     "the wrong type": ("checkout", '["a", "dear"]', "cents"),

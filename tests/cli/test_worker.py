@@ -223,6 +223,8 @@ def test_the_app_can_stand_in_the_project(tmp_path):
     [
         ("--lease", "1ms", "lease is '1ms'; allowed is a span from 100ms to 365d."),
         ("--poll", "0", "poll is '0s'; allowed is a span from 10ms to 1h."),
+        ("--lease", "0.05", "lease is '0.05s'; allowed is a span from 100ms to 365d."),
+        ("--lease", ".05", "lease is '0.05s'; allowed is a span from 100ms to 365d."),
         ("--grace", "2d", "grace is '2d'; allowed is a span from 0s to 1d."),
         ("--concurrency", "0", "concurrency is 0; use a whole number between 1 and 100,000."),
         ("--concurrency", "1000000", "concurrency is 1000000; use a whole number between 1 and 100,000."),

@@ -109,6 +109,20 @@ async def test_a_race_in_a_steps_body_is_refused(database):
     assert noted == []
 
 
+async def test_each_over_a_plain_function_is_refused_and_names_the_right_form(database):
+    @workflow
+    async def flow() -> str:
+        try:
+            await each(cast(Any, str), [1])
+        except WrongCall as error:
+            return str(error)
+        return ""
+
+    async with app_on(database, [flow]) as app:
+        told = await (await app.start(flow))
+    assert "answers with str, which cannot be awaited. Mark it @step." in told
+
+
 async def test_a_race_in_the_body_of_a_def_step_is_refused(database):
     @step(retry=Retry(attempts=1))
     def body() -> str:

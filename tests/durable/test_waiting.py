@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -314,3 +315,46 @@ async def test_a_thousand_sleeping_runs_all_wake(database):
         while await app.queues.list():
             await time.advance("1ms")
         assert await asyncio.gather(*runs) == list(range(1_000))
+
+
+def looks_held_up(app: Any, until: asyncio.Event) -> list[int]:
+    """Lets a run read what has come for it only later; the list gets how many readings are under way, each time."""
+    look, under_way, counts = app._parts.store.look, [], []
+
+    async def late_look(run_id):
+        under_way.append(run_id)
+        counts.append(len(under_way))
+        await until.wait()
+        try:
+            return await look(run_id)
+        finally:
+            under_way.remove(run_id)
+
+    app._parts.store.look = late_look
+    return counts
+
+
+async def test_signals_that_come_while_a_run_reads_its_mail_are_read_once_together(database):
+    """A thousand questions for one run would keep everybody else from the few lines that a store has."""
+    began, may_end, may_read = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @step
+    async def hold() -> None:
+        began.set()
+        await may_end.wait()
+
+    @workflow
+    async def flow() -> list[int]:
+        await hold()
+        return [await receive("n", int) for _ in range(20)]
+
+    async with app_on(database, [flow]) as app:
+        counts = looks_held_up(app, until=may_read)
+        run = await app.start(flow)
+        await began.wait()
+        for number in range(20):
+            await run.signal("n", number)
+        may_read.set()
+        may_end.set()
+        assert await run.result(timeout="60s") == list(range(20))
+    assert max(counts) == 1

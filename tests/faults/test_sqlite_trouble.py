@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from pathlib import Path
 
 import apsw
 import pytest
 
 from stepfast import StepfastError, step, workflow
+from stepfast.stores.sqlite.connection import Writer
 from stepfast.stores.urls import check_exists
 from tests.support.apps import Bodies, app_on
 from tests.support.rights import open_folder, without_rights
@@ -186,6 +188,38 @@ async def test_a_file_that_was_moved_and_put_back_is_written_again(tmp_path):
         (tmp_path / "elsewhere.db").rename(path)
         await app.start(nothing)
         assert len(await app.runs()) == 1
+
+
+def runs_seen_by_another_copy(path: Path) -> int:
+    """Read the file with Python's own SQLite, which takes the log away: it knows nothing of others in its process."""
+    other = sqlite3.connect(path)
+    try:
+        ((number,),) = other.execute("select count(*) from run")
+        return int(number)
+    finally:
+        other.close()
+
+
+async def test_nothing_is_answered_for_once_another_sqlite_of_the_process_has_taken_the_log_away(tmp_path):
+    path = tmp_path / "app.db"
+    async with app_on(f"sqlite:///{path}", [nothing], worker=False) as app:
+        await app.start(nothing)
+        assert runs_seen_by_another_copy(path) == 1
+        with pytest.raises(StepfastError, match=r"write-ahead log of the store .* was removed") as raised:
+            await app.start(nothing)
+        assert raised.value.code == "E-STORE-003"
+    async with app_on(f"sqlite:///{path}", [nothing], worker=False) as app:
+        assert len(await app.runs()) == 1
+
+
+async def test_the_broken_twin_that_does_not_look_at_its_log_answers_for_what_nobody_can_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(Writer, "_check_wal", lambda *_: None)
+    path = tmp_path / "app.db"
+    async with app_on(f"sqlite:///{path}", [nothing], worker=False) as app:
+        await app.start(nothing)
+        assert runs_seen_by_another_copy(path) == 1
+        await app.start(nothing)
+        assert runs_seen_by_another_copy(path) == 1
 
 
 async def test_a_program_may_change_its_folder(tmp_path, monkeypatch):

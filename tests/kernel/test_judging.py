@@ -133,6 +133,12 @@ def test_what_is_not_allowed_is_refused(command, review, error):
         judged(command, REVIEW._replace(**review))
 
 
+@pytest.mark.parametrize(("role", "told"), [(None, "ann answers without a role"), ("sales", "ann answers as sales")])
+def test_whoever_lacks_the_role_is_told_so(role, told):
+    with pytest.raises(RoleNotAllowed, match=f"is for the role legal, and {told}. Answer in that role."):
+        judged(Decide(7, Verdict.CONTINUE, role=role), REVIEW._replace(owner=Owner(None, "legal")))
+
+
 def test_a_review_that_does_not_exist_is_not_found():
     with pytest.raises(NotFound, match=f"{RUN}.7"):
         judged(Comment(7, "hm"), None)

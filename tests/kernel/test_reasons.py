@@ -106,7 +106,10 @@ def test_a_pause_that_has_not_come_into_force_is_told():
             wait(WaitKind.CHILDREN, "charge", need=9, spare=1, total=10, got=6, failed=1),
             "3 of 10 children of charge (1 failed)",
         ),
-        (wait(WaitKind.REVIEW, "price"), f"It waits for review 'price' ({RUN}.1). `stepfast reviews decide {RUN}.1`"),
+        (
+            wait(WaitKind.REVIEW, "price"),
+            f"It waits for review 'price' ({RUN}.1). `stepfast reviews decide {RUN}.1 VERDICT`",
+        ),
         (wait(WaitKind.REVIEW, "price", LATER), f"'price' ({RUN}.1) until 2025-06-15 15:07:40 UTC."),
         (
             wait(WaitKind.OUTSIDE, Asking("train#1", "b7").text, LATER),

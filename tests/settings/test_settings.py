@@ -145,6 +145,28 @@ def test_a_bad_value_of_the_project_is_refused_with_its_file(tmp_path):
         read(tmp_path, project='[tool.stepfast]\nlease = "soon"\n')
 
 
+NO_TEXT = {"a boolean": "true", "an array": '["a", "b"]', "a table": "{a = 1}", "a date or time": "2026-01-31"}
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+@pytest.mark.parametrize(("kind", "value"), NO_TEXT.items(), ids=NO_TEXT)
+def test_a_value_of_the_project_that_is_neither_text_nor_number_is_refused(kind, value, setting, tmp_path):
+    words = rf"\[tool.stepfast\] {setting.key} in .*pyproject.toml is {kind}; allowed is"
+    with pytest.raises(Invalid, match=words):
+        read(tmp_path, project=f"[tool.stepfast]\n{setting.key} = {value}\n")
+
+
+def test_the_concurrency_of_a_queue_in_the_project_is_a_number(tmp_path):
+    with pytest.raises(Invalid, match=r"worker_concurrency_side in .* is an array; allowed is a whole number"):
+        read(tmp_path, project="[tool.stepfast]\nworker_concurrency_side = [1]\n")
+
+
+@pytest.mark.parametrize(("project", "place"), [("tool = 3", "tool"), ("[tool]\nstepfast = 3", "tool.stepfast")])
+def test_a_project_whose_table_is_no_table_is_refused_with_its_file(project, place, tmp_path):
+    with pytest.raises(Invalid, match=rf"^{place} in .*pyproject.toml is 3; allowed is a table, \[{place}\]\.$"):
+        read(tmp_path, project=project)
+
+
 TOO_SELDOM = {
     "the usual lease": ({}, "and the lease is 30s unless STEPFAST_LEASE says otherwise."),
     "a lease that was set": ({"STEPFAST_LEASE": "35s"}, "and STEPFAST_LEASE is '35s'."),

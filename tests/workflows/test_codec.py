@@ -300,9 +300,9 @@ REFUSALS: list[tuple[Any, Any, str]] = [
     (Any, [10**5000], "at [0] is a number of 16610 bits (int), which has more than 4300 digits"),
     (int, 10**5000, "which has more than 4300 digits"),
     (list[int], [1, 10**5000], "at [1] is a number of 16610 bits"),
-    (Any, {"a": {1: "b"}}, "at .a is a value of 1 parts (dict), which has keys that are not strings. Annotate"),
+    (Any, {"a": {1: "b"}}, "at .a is a value of 1 part (dict), which has keys that are not strings. Annotate"),
     (dict, {1: "b"}, "which has keys that are not strings. Annotate the return type"),
-    (Parcel, Parcel(b"", facts={1: 2}), "at .facts is a value of 1 parts (dict), which has keys"),
+    (Parcel, Parcel(b"", facts={1: 2}), "at .facts is a value of 1 part (dict), which has keys"),
     (dict[str, Any], {1: 2}, "does not fit its hint: expected str"),
     (Any, cycle(), "at [1].again is a value of 2 parts (list), which contains itself"),
     (Parcel, tangled(), "at .parts[0] is an object (Parcel), which"),
@@ -545,7 +545,7 @@ def test_an_argument_of_the_wrong_type_is_invalid_with_its_path():
     ) as refusal:
         arguments.restore(arguments.bind(("1", Place("a")), {}))
     assert refusal.value.code == "E-VAL-001"
-    with pytest.raises(Invalid, match=r"at \.second is a value of 1 parts \(dict\)"):
+    with pytest.raises(Invalid, match=r"at \.second is a value of 1 part \(dict\)"):
         arguments.restore(arguments.bind((1, {"name": "a"}), {}))
 
 

@@ -300,7 +300,7 @@ DRIFTS: list[tuple[Any, Any, str]] = [
     (list[int] | tuple[int, ...], (1, 2), "it is a value of 2 parts (tuple), which would come back as list"),
     (tuple[int, ...] | list[int], (1, 2), "it is a value of 2 parts (tuple), which would come back as list"),
     (list[list[int]] | list[tuple[int, ...]], [(1, 2)], "at [0] is a value of 2 parts (tuple), which would come back"),
-    (Both, {"either": (1,), "any_sequence": (2,), "anything": (3,)}, "at .either is a value of 1 parts (tuple)"),
+    (Both, {"either": (1,), "any_sequence": (2,), "anything": (3,)}, "at .either is a value of 1 part (tuple)"),
     (float, 2**60 + 1, "it is 1152921504606846977 (int), which would come back as 1.152921504606847e+18"),
     (date, datetime(2026, 1, 2, 3, tzinfo=UTC), "it is an object (datetime), which"),
     (re.Pattern[str], re.compile("a", re.IGNORECASE), "(Pattern), which would come back as another"),

@@ -34,8 +34,9 @@ def json_of(text: str, what: str) -> Any:
     try:
         return json.loads(_content(text), parse_constant=_refuse_constant, parse_int=whole_numbers(what))
     except json.JSONDecodeError as error:
+        trouble = error.msg.removesuffix(" at")  # some of Python's texts end so, for the place that follows
         raise Invalid(
-            f"{what} is no JSON: {error.msg} at line {error.lineno}, column {error.colno}; {FORMS}. "
+            f"{what} is no JSON: {trouble} at line {error.lineno}, column {error.colno}; {FORMS}. "
             "Text needs its quotation marks: '\"like this\"'."
         ) from None
     except RecursionError:

@@ -11,9 +11,10 @@ from stepfast.app import Stepfast
 from stepfast.cli.printing import took
 from stepfast.cli.serving import living_workers
 from stepfast.kernel.errors import StepfastError
+from stepfast.kernel.ids import RunId
 from stepfast.kernel.sinks import SinkView
 from stepfast.kernel.texts import counted
-from stepfast.kernel.views import LASTING_TROUBLE, Finding
+from stepfast.kernel.views import LASTING_TROUBLE, WAIT_LONG_DUE, Finding
 from stepfast.stores.health import Health, leads_past
 
 # Leases are counted by the database's clock alone; further apart, log lines and moments become hard to compare.
@@ -129,12 +130,23 @@ def settings(unknown: tuple[tuple[str, str], ...]) -> Check:
 async def runs(app: Stepfast) -> Check:
     """Whether every run that has not ended is ready, held by a living worker, or waits for something that can come."""
     findings = await app.findings(MOST)
-    broken = [finding for finding in findings if finding.clause != LASTING_TROUBLE]
+    broken = [finding for finding in findings if finding.clause not in (LASTING_TROUBLE, WAIT_LONG_DUE)]
     if broken:
         return Check(Level.FAIL, "runs", _named(broken), "See `stepfast runs why RUN`, and report it: it is a fault.")
+    late = list(dict.fromkeys(finding.run_id for finding in findings if finding.clause == WAIT_LONG_DUE))
+    if late:
+        return _late(late)
     if not findings.is_whole:
         return Check(Level.OK, "runs", "Every open run can go on, of the newest that were looked at.")
     return Check(Level.OK, "runs", "Every open run can go on.")
+
+
+def _late(run_ids: list[RunId]) -> Check:
+    """Runs whose waits are long over: so it is while no worker serves them, or those that do are busy."""
+    runs_are, them = ("run is", "it") if len(run_ids) == 1 else ("runs are", "them")
+    named = ", ".join(run_ids[:NAMED]) + (", ..." if len(run_ids) > NAMED else "")
+    found = f"{_number(len(run_ids))} {runs_are} long due, and no worker has taken {them} up: {named}."
+    return Check(Level.WARN, "runs", found, "`stepfast runs why RUN` says what is missing.")
 
 
 async def troubles(app: Stepfast) -> Check:
@@ -146,7 +158,7 @@ async def troubles(app: Stepfast) -> Check:
 
 
 def _named(findings: list[Finding]) -> str:
-    named = "; ".join(f"run {finding.run_id}: {finding.detail}" for finding in findings[:NAMED])
+    named = "; ".join(f"run {finding.run_id}: {finding.detail.rstrip('.')}" for finding in findings[:NAMED])
     more = f" and {_number(len(findings) - NAMED)} more" if len(findings) > NAMED else ""
     return f"{named}{more}."
 
@@ -217,8 +229,9 @@ async def codes(app: Stepfast) -> Check:
 async def suspects(app: Stepfast) -> Check:
     number = (await app.queues.backlog(MOST)).suspects
     if not number:
-        return Check(Level.OK, "suspects", "No open run has lost a worker.")
-    found = f"{_number(number)} open runs have lost a worker while it held them."
+        return Check(Level.OK, "suspects", "No run in line has lost a worker.")
+    many = f"{_number(number)} {'run in line has' if number == 1 else 'runs in line have'}"
+    found = f"{many} lost a worker that held {'it' if number == 1 else 'them'}."
     return Check(Level.WARN, "suspects", found, "Look into the logs of the workers that died.")
 
 

@@ -20,6 +20,7 @@ from stepfast.kernel.errors import (
     VerdictNotAllowed,
     WaitTimeout,
 )
+from stepfast.kernel.outside import CallbackExpired, CallbackForeign, CallbackUsed, CallbackWrong
 
 OK = 0
 ERROR = 1
@@ -48,6 +49,10 @@ _CODES: dict[type[StepfastError], int] = {
     TokenUsed: REFUSED,
     TokenWrong: REFUSED,
     VerdictNotAllowed: REFUSED,
+    CallbackExpired: REFUSED,
+    CallbackForeign: REFUSED,
+    CallbackUsed: REFUSED,
+    CallbackWrong: REFUSED,
     KeyReused: REFUSED,
     KeyInProgress: REFUSED,
     WaitTimeout: TIMED_OUT,

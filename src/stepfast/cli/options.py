@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any, TypeVar
 
 import click
@@ -25,7 +26,7 @@ def span(ctx: click.Context, param: click.Parameter, value: str | None) -> str |
     """A span of time like "30s"; a bare number is seconds."""
     if value is None:
         return None
-    text = f"{value}s" if value.isdecimal() else value
+    text = f"{Decimal(value):f}s" if value.replace(".", "", 1).isdecimal() else value
     try:
         span_ms(text, "it")
     except Invalid as error:

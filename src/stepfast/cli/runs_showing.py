@@ -109,7 +109,8 @@ def why(client: Client, run: str) -> None:
     if client.is_json:
         print_json({**answer._asdict(), "reasons": [reason._asdict() for reason in answer.reasons]})
         return
-    for line in str(answer).splitlines():
+    # Line by line: what people wrote, a reason or a name, must not pass for a reason of its own by an end of line.
+    for line in (f"Run {answer.run_id} is {answer.state}.", *map(str, answer.reasons)):
         click.echo(visible(line))
 
 

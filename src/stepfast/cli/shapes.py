@@ -60,5 +60,5 @@ def error_line(text: str | None) -> str | None:
 
 def error_line_of(error: dict[str, Any]) -> str:
     """The same of an error that was read."""
-    kind = class_name(str(error.get("type", "")))
-    return f"{kind}: {error.get('message', '')}" if kind else str(error.get("message", ""))
+    kind, message = class_name(str(error.get("type", ""))), str(error.get("message", ""))
+    return f"{kind}: {message}" if kind and message else kind or message

@@ -66,7 +66,7 @@ def resolve(run: LockedRun, item: LockedItem, request: Request, now: Instant) ->
         review_id = f"{run.run_id}.{number}"
         raise IllegalMove(
             f"{_name(run, item)} stands for a review and ends with it. "
-            f"Answer that with `stepfast reviews decide {review_id}`."
+            f"Answer that with `stepfast reviews decide {review_id} VERDICT`."
         )
     if item.kind is ItemKind.BLOCKED:
         raise IllegalMove(

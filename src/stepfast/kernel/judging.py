@@ -168,7 +168,10 @@ def _not_theirs(review: LockedReview, actor: str | None, role: str | None) -> St
             "Have it reassigned, or answer as that person."
         )
     if assignee is None and wanted is not None and role != wanted:
-        return RoleNotAllowed(f"Review {review.review_id} is for the role {wanted}, and {actor or 'nobody'} is {role}.")
+        answers = f"{actor or 'nobody'} answers {f'as {role}' if role else 'without a role'}"
+        return RoleNotAllowed(
+            f"Review {review.review_id} is for the role {wanted}, and {answers}. Answer in that role."
+        )
     return None
 
 

@@ -67,7 +67,7 @@ def retry(run: LockedRun, request: Request, command: RetryRun, now: Instant) -> 
         if chosen.state is not StepState.FAILED:
             raise IllegalMove(
                 f"Step {chosen.call.address} of run {run.run_id} is {chosen.state}, so it cannot be retried. "
-                f"Run it again with `stepfast runs rerun {run.run_id} --from {chosen.seq}`."
+                f"{_again(run, Rerun(str(chosen.seq)))}"
             )
         # Steps of a run that ended in part rest on their inputs alone: what others made is found again by these.
         in_part = run.state is RunState.PARTIAL
@@ -84,11 +84,20 @@ def _failed_of(run: LockedRun, wanted: str, ties: Ties) -> list[CallId]:
     if not failed:
         raise IllegalMove(
             f"Step {wanted} of run {run.run_id} has not failed, so it cannot be retried. "
-            f"Run it again with `stepfast runs rerun {run.run_id} --from {wanted}`."
+            f"{_again(run, Rerun(wanted, ties=ties))}"
         )
     ending = ending_calls(run)
     found = calls_after(run.steps, ties, [*failed, *ending]).union(unended_calls(run, ending))
     return _in_order(run, found)
+
+
+def _again(run: LockedRun, command: Rerun) -> str:
+    """How to do a step again that cannot be retried: from there on, or, with nothing to keep, the run as a whole."""
+    try:
+        _rerun_calls(run, command)
+    except (NothingBefore, StepNotFound):
+        return f"Run all of it again with `stepfast runs rerun {run.run_id}`."
+    return f"Run it again with `stepfast runs rerun {run.run_id} --from {command.from_step}`."
 
 
 def rerun(run: LockedRun, request: Request, command: Rerun, now: Instant) -> Change:

@@ -155,7 +155,10 @@ class QueueView(NamedTuple):
 
 
 LASTING_TROUBLE = "lasting_trouble"
-"""The one clause of a finding that is no fault of the engine or its rows."""
+"""The clause of a finding that is trouble around a run, and no fault of the engine or its rows."""
+
+WAIT_LONG_DUE = "wait_long_due"
+"""The clause of a run that is due and not taken up: a fault only where a worker that serves it has room."""
 
 
 class Member(NamedTuple):

@@ -135,7 +135,7 @@ def _review(wait: OpenWait, seen: Seen) -> tuple[str, str]:
     asked = f", for {assignee}" if assignee else f", for role {role}" if role else ""
     until = f",{_until(wait)}" if asked and wait.due_at is not None else _until(wait)
     text = f"It waits for review {wait.name!r} ({review_id}){asked}{until}."
-    return text, f"`stepfast reviews decide {review_id}` answers it."
+    return text, f"`stepfast reviews decide {review_id} VERDICT` answers it."
 
 
 def _children(wait: OpenWait) -> str:

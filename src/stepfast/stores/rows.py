@@ -14,6 +14,7 @@ from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.states import RunState, StepState, WaitKind
 from stepfast.kernel.views import (
     LASTING_TROUBLE,
+    WAIT_LONG_DUE,
     Backlog,
     EventView,
     Family,
@@ -43,7 +44,7 @@ CLAUSES = (
     "task_of_ended_run",
     "holder_gone",
     "waiting_for_nothing",
-    "wait_long_due",
+    WAIT_LONG_DUE,
     "wait_forgotten",
 )
 # How many of the newest runs, and of the newest that have not ended, a clause looks at that no index can answer.

@@ -203,7 +203,7 @@ def _call_of(function: Any) -> Callable[[Any], Awaitable[Any]]:
 
 async def _one(call: Callable[[Any], Awaitable[Any]], index: int, item: Any) -> Outcomes:
     try:
-        return {index: Outcome(True, await call(item))}
+        return {index: Outcome(True, await _awaitable(call(item)))}
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
@@ -212,6 +212,16 @@ async def _one(call: Callable[[Any], Awaitable[Any]], index: int, item: Any) -> 
         return {index: Outcome(False, error=error)}
     except Exception as error:  # noqa: BLE001 - the join decides what an item's failure means
         return {index: Outcome(False, error=error)}
+
+
+def _awaitable(called: Any) -> Awaitable[Any]:
+    if inspect.isawaitable(called):
+        return called
+    kind = type(called).__name__
+    raise WrongCall(
+        "each(...) takes a step, a workflow or an `async def` function; "
+        f"the one it was given answers with {kind}, which cannot be awaited. Mark it @step."
+    )
 
 
 async def _page(child: ChildKind, start: int, inputs: Sequence[str], join: Join) -> Outcomes:

@@ -42,7 +42,9 @@ def brief(value: object) -> str:
         return shown if len(value) <= 80 >= len(shown) else f"{shown[:77]}..."
     if type(value) in ATOMS or isinstance(value, (float, Decimal)):
         return repr(value)[:80]
-    return f"a value of {len(value)} parts" if isinstance(value, (list, tuple, dict, set, frozenset)) else "an object"
+    if isinstance(value, (list, tuple, dict, set, frozenset)):
+        return f"a value of {len(value)} {'part' if len(value) == 1 else 'parts'}"
+    return "an object"
 
 
 def step_to(key: object) -> str:

@@ -89,7 +89,9 @@ class ReplayOnly(RunContext):
         return self._replay.left_out()
 
     def _find(self, asked: Asked) -> Record | None:
-        self.last_asked = asked.call.address
+        if self.stopped_by is None:
+            # Calls that were made side by side are looked up to the last, also behind the one that does not fit.
+            self.last_asked = asked.call.address
         return super()._find(asked)
 
     def _answer_from(self, record: Record, asked: Asked) -> None:

@@ -91,7 +91,8 @@ class Stay:
         self._closed = False
         self._leaving: BaseException | None = None
         self._parking = False
-        self._looking = 0
+        self._has_news = False
+        self._looking = False
         self._moved: asyncio.Future[None] | None = None
 
     def save(self, decision: Decision, answered: Callable[[BaseException | None], None]) -> None:
@@ -210,16 +211,22 @@ class Stay:
             moved.set_result(None)
 
     def look(self) -> None:
-        """Something may have come for the run: read it."""
-        if not self._closed:
-            self._looking += 1
+        """Something may have come for the run: read it, once for all that comes until the reading begins.
+
+        Of ten thousand children each may tell of its end before their parent is parked.
+        """
+        self._has_news = True
+        if not self._closed and not self._looking:
+            self._looking = True
             self.run_errand(self._look(), "stepfast-look")
 
     async def _look(self) -> None:
         try:
-            await self.look_now()
+            while self._has_news and not self._closed and self.stopped_by is None:
+                self._has_news = False
+                await self.look_now()
         finally:
-            self._looking -= 1
+            self._looking = False
             self.kick()
 
     async def look_now(self) -> bool:

@@ -77,7 +77,7 @@ def unsafe_calls(workflow: Executable) -> list[UnsafeCall]:
         # Code without a file, as in a console: there is nothing to read.
         return []
     file = inspect.getsourcefile(workflow.function) or "?"
-    names = _names_of(workflow.function)
+    names = {**_names_of(workflow.function), **dict(_imported(tree))}
     calls = sorted(_found(tree, names), key=lambda call: (call[0].lineno, call[0].col_offset))
     return [UnsafeCall(workflow.code, file, first + node.lineno - 1, call, INSTEAD[call]) for node, call in calls]
 
@@ -93,6 +93,16 @@ def _found(tree: ast.AST, names: Mapping[str, object]) -> Iterator[tuple[ast.Cal
 def _names_of(function: Callable[..., Any]) -> Mapping[str, object]:
     plain: Any = inspect.unwrap(function)
     return {**vars(builtins), **plain.__globals__, **inspect.getclosurevars(plain).nonlocals}
+
+
+def _imported(tree: ast.AST) -> Iterator[tuple[str, object]]:
+    """What the function itself imports of the modules that are known here: its names are not those of its file."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.asname or alias.name, _MODULES.get(alias.name)) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level and (module := _MODULES.get(node.module or "")):
+            for alias in node.names:
+                yield alias.asname or alias.name, inspect.getattr_static(module, alias.name, None)
 
 
 def _value(node: ast.expr, names: Mapping[str, object]) -> object:

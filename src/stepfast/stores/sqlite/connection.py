@@ -97,6 +97,7 @@ class Writer(Reader):
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
     _turnstile: Turnstile | None = None
     _file: tuple[int, int] | None = None
+    _wal: tuple[int, int] | None = None
 
     def _open(self) -> None:
         self._turnstile = Turnstile(self._path, self._patience_ms)
@@ -110,6 +111,7 @@ class Writer(Reader):
             # be written while others wait for the lock, and in a folder for such files that may be full or missing.
             connection.execute("pragma temp_store = memory")
             self._file = _file_at(connection.filename)
+            self._wal = _file_at(connection.filename_wal)
 
     async def run_then(self, work: Callable[[apsw.Connection], T], then: Callable[[apsw.Connection, T], U]) -> U:
         """Do the work in one transaction; what comes then does not keep other writers waiting."""
@@ -124,7 +126,9 @@ class Writer(Reader):
             try:
                 answer = work(connection)
                 self._check_file(connection)
+                self._check_wal(connection, "Nothing was written")
                 connection.execute("commit")
+                self._check_wal(connection, "What was written last is lost")
             finally:
                 # SQLite has rolled back by itself when the disk was full.
                 if connection.in_transaction:
@@ -137,6 +141,22 @@ class Writer(Reader):
             raise StoreUnusable(
                 f"The store {self._path} was removed or replaced while it was in use. Nothing was written; put the "
                 "file back, and start this program again."
+            )
+
+    def _check_wal(self, connection: apsw.Connection, state: str) -> None:
+        """Answer for nothing that is in a log which nobody can read any more.
+
+        Another copy of SQLite in this process, like Python's own, does not know of our locks. When it closes the file
+        it takes itself for the last user, moves the log into the file and removes it; we would go on writing to it.
+        """
+        found = _file_at(connection.filename_wal)
+        # A new file has its log from the first transaction on.
+        self._wal = self._wal or found
+        if found is None or found != self._wal:
+            raise StoreUnusable(
+                f"The write-ahead log of the store {self._path} was removed while it was in use, as by Python's own "
+                f"sqlite3 when it closes the file in this process. {state}; start this program again, and read the "
+                "file with apsw, or in another process."
             )
 
     def _release(self) -> None:

@@ -1,0 +1,50 @@
+"""`[tool.stepfast]` of the nearest pyproject.toml, as settings read it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stepfast.kernel.errors import Invalid
+from stepfast.kernel.texts import shown
+
+_KINDS = {bool: "a boolean", list: "an array", dict: "a table"}
+
+
+class Entry(NamedTuple):
+    """What stands at a key: its text, or in `unfit` what it is instead of text or a number."""
+
+    text: str
+    unfit: str = ""
+
+
+def project_table(folder: Path) -> tuple[Path, dict[str, Entry]]:
+    """The nearest file and its entries, their keys with underscores; nothing where there is no file."""
+    for parent in (folder, *folder.parents):
+        file = parent / "pyproject.toml"
+        if file.is_file():
+            table = _stepfast_table(file)
+            return file, {str(key).replace("-", "_").lower(): _entry(value) for key, value in table.items()}
+    return folder, {}
+
+
+def _stepfast_table(file: Path) -> dict[str, Any]:
+    # Most processes run where there is none.
+    import tomllib
+
+    try:
+        table: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise Invalid(f"{file} cannot be read: {error}") from None
+    for name, place in (("tool", "tool"), ("stepfast", "tool.stepfast")):
+        inner = table.get(name, {})
+        if not isinstance(inner, dict):
+            raise Invalid(f"{place} in {file} is {shown(inner)}; allowed is a table, [{place}].")
+        table = inner
+    return table
+
+
+def _entry(value: object) -> Entry:
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        return Entry(str(value))
+    return Entry(str(value), _KINDS.get(type(value), "a date or time"))
