@@ -238,3 +238,23 @@ def test_calls_of_what_the_workflow_imports_itself_are_named_too():
 
     found = [call.call for call in unsafe_calls(careless.workflow)]
     assert found == ["time.time", "uuid.uuid4", "random.randint"]
+
+
+def test_a_dotted_import_gives_the_name_of_the_package():
+    @workflow
+    async def careless() -> None:
+        import os.path
+
+        await charge(len(os.path.join(os.getenv("HOME", ""), "x")))
+
+    assert [call.call for call in unsafe_calls(careless.workflow)] == ["os.getenv"]
+
+
+def test_a_name_that_the_workflow_imports_from_elsewhere_is_not_that_of_its_file():
+    @workflow
+    async def careful() -> None:
+        from stepfast import durable as moment
+
+        await charge(moment.now().year)
+
+    assert unsafe_calls(careful.workflow) == []

@@ -40,8 +40,9 @@ async def examined(office: Office, code: int = 0) -> dict[str, tuple[str, str]]:
 
 
 async def test_a_sound_database_with_a_worker_is_well(database, client, office, monkeypatch):
-    # The files of tests may be in memory.
+    # The files of tests may be in memory, where there may be little room.
     monkeypatch.setattr(health, "file_system_of", lambda path: "ext4")
+    monkeypatch.setattr(health, "LITTLE_SPACE", 0)
     async with app_on(database, WORKFLOWS):
         found = await examined(office)
     # The tests' own PostgreSQL does not wait for the disk, they own its schema, and the doctor is right to say so.
@@ -55,6 +56,14 @@ async def test_a_file_in_memory_is_told_of(tmp_path, monkeypatch):
     monkeypatch.setattr(health, "file_system_of", lambda path: "tmpfs")
     level, text = (await examined(Office(database)))["durability"]
     assert (level, "the file lies on tmpfs" in text) == ("warn", True)
+
+
+async def test_a_disk_that_is_nearly_full_is_told_of(tmp_path, monkeypatch):
+    database = f"sqlite:///{tmp_path}/app.db"
+    await invoke("migrate", "--database", database)
+    monkeypatch.setattr(health, "LITTLE_SPACE", 2**80)
+    level, text = (await examined(Office(database)))["durability"]
+    assert (level, "MB left" in text) == ("warn", True)
 
 
 async def test_a_way_past_the_pooler_that_leads_elsewhere_is_told_of(migrated_postgres_url, postgres_url, monkeypatch):

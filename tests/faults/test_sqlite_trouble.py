@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import apsw
@@ -220,6 +223,46 @@ async def test_the_broken_twin_that_does_not_look_at_its_log_answers_for_what_no
         assert runs_seen_by_another_copy(path) == 1
         await app.start(nothing)
         assert runs_seen_by_another_copy(path) == 1
+
+
+async def test_a_log_that_was_taken_away_during_a_commit_is_not_written_over_what_others_wrote_since(
+    tmp_path, monkeypatch
+):
+    path, check = tmp_path / "app.db", Writer._check_wal
+
+    def check_then_lose(writer, connection, state):
+        check(writer, connection, state)
+        monkeypatch.setattr(Writer, "_check_wal", check)
+        with contextlib.closing(sqlite3.connect(path)) as other:
+            assert other.execute("select count(*) from kept").fetchall() == [(0,)]
+
+    writer = Writer(path, lambda: 0, 5_000, "writer")
+    await writer.connect()
+    try:
+        await writer.run(lambda connection: connection.execute("create table kept (n)").fetchall())
+        monkeypatch.setattr(Writer, "_check_wal", check_then_lose)
+        with pytest.raises(StepfastError, match="What was written last is lost"):
+            await writer.run(lambda connection: connection.execute("insert into kept values ('lost')").fetchall())
+        with contextlib.closing(sqlite3.connect(path)) as other, other:
+            other.executemany("insert into kept values (zeroblob(500))", [()] * 50)
+    finally:
+        await writer.close()
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        assert other.execute("pragma integrity_check").fetchall() == [("ok",)]
+        assert other.execute("select count(*), count(*) filter (where n = 'lost') from kept").fetchall() == [(50, 0)]
+
+
+async def test_the_log_of_a_new_file_stays_when_another_process_closes_the_file_before_anything_is_written(tmp_path):
+    path = tmp_path / "app.db"
+    writer = Writer(path, lambda: 0, 5_000, "writer")
+    await writer.connect()
+    try:
+        look = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('pragma user_version'); c.close()"
+        subprocess.run([sys.executable, "-c", look, str(path)], check=True)
+        assert path.with_name("app.db-wal").exists()
+        await writer.run(lambda connection: connection.execute("create table kept (n)").fetchall())
+    finally:
+        await writer.close()
 
 
 async def test_a_program_may_change_its_folder(tmp_path, monkeypatch):

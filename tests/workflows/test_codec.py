@@ -332,6 +332,8 @@ REFUSALS: list[tuple[Any, Any, str]] = [
     (UUID | str, str(UUID(int=7)), "(str), which would come back as UUID"),
     (list[Size | int], [Size.SMALL], "at [0] is an object (Size), which would come back as int"),
     (Callable[[], int], len, "which does not fit its hint"),
+    (dict[str, int], {"a": 1, "b": object()}, "at .b is an object (object), which does not fit its hint"),
+    (list[Place], [object()], "at [0] is an object (object), which does not fit its hint"),
 ]
 
 

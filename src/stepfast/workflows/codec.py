@@ -195,7 +195,15 @@ class HintedForm(NativeForm):
             part, reason = follow(value, first["loc"]), first["msg"].rstrip(".")
         except ValueError as other:
             reason = in_short(other)
+            part = self.unknown_part(value, other) or part
         return Culprit(*part, f"does not fit its hint: {reason}", "Use what the hint says, or change the hint")
+
+    def unknown_part(self, value: object, error: ValueError) -> tuple[str, object] | None:
+        """The first part of a class that pydantic has no form for: it names the class, and no place."""
+        if not (named := re.search(r"unknown type: (<class '.*'>)", str(error))):
+            return None
+        found = find(value, lambda candidate: ("", "") if repr(type(candidate)) == named[1] else None)
+        return found and (found.path, found.value)
 
 
 class ArgumentsForm(HintedForm):

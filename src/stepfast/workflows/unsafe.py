@@ -96,11 +96,15 @@ def _names_of(function: Callable[..., Any]) -> Mapping[str, object]:
 
 
 def _imported(tree: ast.AST) -> Iterator[tuple[str, object]]:
-    """What the function itself imports of the modules that are known here: its names are not those of its file."""
+    """What the names that the function itself imports stand for: not what they are in its file, None if not known."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from ((alias.asname or alias.name, _MODULES.get(alias.name)) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and not node.level and (module := _MODULES.get(node.module or "")):
+            for alias in node.names:
+                # `import os.path` gives the name os.
+                bound = alias.name if alias.asname else alias.name.partition(".")[0]
+                yield alias.asname or bound, _MODULES.get(bound)
+        elif isinstance(node, ast.ImportFrom):
+            module = None if node.level else _MODULES.get(node.module or "")
             for alias in node.names:
                 yield alias.asname or alias.name, inspect.getattr_static(module, alias.name, None)
 

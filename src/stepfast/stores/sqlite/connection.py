@@ -105,6 +105,9 @@ class Writer(Reader):
             super()._open()
             connection = self._opened()
             connection.execute("pragma journal_mode = wal")
+            # A new file gets its log with the first reading. From then on nobody who knows of our locks removes it;
+            # before, we might find the log of another process here, which goes with that.
+            connection.execute("select count(*) from sqlite_schema").fetchall()
             connection.execute("pragma synchronous = full")
             connection.execute(f"pragma wal_autocheckpoint = {CHECKPOINT_PAGES}")
             # A statement for many rows keeps the pages that it changes until it is done. In a file they would have to
@@ -150,8 +153,6 @@ class Writer(Reader):
         it takes itself for the last user, moves the log into the file and removes it; we would go on writing to it.
         """
         found = _file_at(connection.filename_wal)
-        # A new file has its log from the first transaction on.
-        self._wal = self._wal or found
         if found is None or found != self._wal:
             raise StoreUnusable(
                 f"The write-ahead log of the store {self._path} was removed while it was in use, as by Python's own "
@@ -160,6 +161,10 @@ class Writer(Reader):
             )
 
     def _release(self) -> None:
+        connection = self._connection
+        if connection is not None and self._wal is not None and _file_at(connection.filename_wal) != self._wal:
+            # SQLite would move what is in our log into the file, over what others have written there since.
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         super()._release()
         if self._turnstile is not None:
             self._turnstile.close()

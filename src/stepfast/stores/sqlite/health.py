@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from stepfast.stores.sqlite.problems import explained
 from stepfast.stores.sqlite.turnstile import lock_files
 
 PATIENCE_MS = 5_000
+# The log alone grows to a few megabytes between two checkpoints.
+LITTLE_SPACE = 64_000_000
 
 
 def examine(path: Path) -> Health:
@@ -61,5 +64,9 @@ def _weaknesses(connection: apsw.Connection, path: Path) -> Iterator[Weakness]:
     kind = file_system_of(path.absolute())
     if kind in NETWORK_FILE_SYSTEMS:
         yield Weakness(f"the file lies on {kind}", "Its locks do not hold there. Move it to a local disk.")
+    free = shutil.disk_usage(path.parent).free
+    if free < LITTLE_SPACE:
+        left = f"the disk of the file has {free / 1_000_000:.1f} MB left"
+        yield Weakness(left, "Free some space, or move the file: starts and steps are refused when it is full.")
     if kind in ("tmpfs", "ramfs"):
         yield Weakness(f"the file lies on {kind}", "It is gone when the machine restarts. Move it to a disk.")
