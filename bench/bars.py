@@ -78,7 +78,7 @@ LINES = (
     Line("claims_long_per_s", "claimed runs/s, 1,000,000 ready of 10,000 tenants"),
     Line("backlog_ratio", "  the second to the first", everywhere(at_least(0.8))),
     Line("fan_out_per_s", "fan-out of 1,000 steps in one run, steps/s", everywhere(at_least(10_000))),
-    Line("children_per_s", "fan-out of 1,000 children joined by one run, children/s"),
+    Line("children_per_s", "fan-out of 1,000 children joined by one run, children/s", everywhere(at_least(3_000))),
     Line("children_parent_claims", "  claims of their parent", everywhere(at_most(5))),
     Line("reviews_opened_per_s", "reviews opened/s, 1,000 started from 4 processes"),
     Line("reviews_decided_per_s", "reviews decided/s, 1,000 from 4 processes", {"postgres": at_least(500)}),
