@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stepfast.kernel.blobs import DEFAULT_THRESHOLD, IN_THE_DATABASE
-from stepfast.kernel.durations import span_ms
+from stepfast.kernel.durations import in_seconds, span_ms
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.retry import Retry
 from stepfast.kernel.texts import MAX_TEXT, check_text, shown
@@ -68,7 +68,7 @@ def _span(name: str) -> Kind:
     bounds = BOUNDS[f"{name}_ms"]
 
     def read(text: str) -> int:
-        span = span_ms(float(text) if text.replace(".", "", 1).isdecimal() else text)
+        span = span_ms(in_seconds(text))
         if not bounds.hold(span):
             raise ValueError
         return span

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Any, TypeVar
 
 import click
 
-from stepfast.kernel.durations import span_ms
+from stepfast.kernel.durations import in_seconds, span_ms
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.texts import check_text
 
@@ -26,7 +25,7 @@ def span(ctx: click.Context, param: click.Parameter, value: str | None) -> str |
     """A span of time like "30s"; a bare number is seconds."""
     if value is None:
         return None
-    text = f"{Decimal(value):f}s" if value.replace(".", "", 1).isdecimal() else value
+    text = in_seconds(value)
     try:
         span_ms(text, "it")
     except Invalid as error:

@@ -110,7 +110,7 @@ def why(client: Client, run: str) -> None:
         print_json({**answer._asdict(), "reasons": [reason._asdict() for reason in answer.reasons]})
         return
     # Line by line: what people wrote, a reason or a name, must not pass for a reason of its own by an end of line.
-    for line in (f"Run {answer.run_id} is {answer.state}.", *map(str, answer.reasons)):
+    for line in answer.lines:
         click.echo(visible(line))
 
 

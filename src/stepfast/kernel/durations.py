@@ -38,6 +38,16 @@ def span_ms(duration: Duration, what: str = "duration") -> int:
     return round(span)
 
 
+def in_seconds(text: str) -> str:
+    """A span as people write it where all is text: a bare number is seconds."""
+    if not text.replace(".", "", 1).isdecimal():
+        return text
+    # Few write it so, and every command would load it.
+    from decimal import Decimal
+
+    return f"{Decimal(text):f}s"
+
+
 def told_span(duration: Duration) -> str:
     """A span as it was given, for messages: a bare number has its unit."""
     seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration

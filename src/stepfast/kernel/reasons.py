@@ -22,8 +22,13 @@ class Why(NamedTuple):
     state: RunState
     reasons: tuple[Reason, ...]
 
+    @property
+    def lines(self) -> list[str]:
+        """The state, then each reason; what people wrote may hold ends of lines of its own."""
+        return [f"Run {self.run_id} is {self.state}.", *map(str, self.reasons)]
+
     def __str__(self) -> str:
-        return "\n".join([f"Run {self.run_id} is {self.state}.", *map(str, self.reasons)])
+        return "\n".join(self.lines)
 
 
 def telling_events(view: RunView, look: Look | None) -> frozenset[str]:

@@ -23,6 +23,7 @@ from stepfast.workflows.culprits import (
     find,
     foreign,
     is_native,
+    locate,
     undecodable,
     unwritable,
 )
@@ -178,7 +179,7 @@ class HintedForm(NativeForm):
     def foreign_part(self, value: object, error: Exception) -> Culprit | None:
         if not (marked := re.search(r"foreign part (\d+)", str(error))):
             return None
-        part = find(value, lambda candidate: ("", "") if id(candidate) == int(marked[1]) else None)
+        part = locate(value, lambda candidate: id(candidate) == int(marked[1]))
         return part and find(part.value, foreign, part.path)
 
     def misfitting_part(self, value: object, error: Exception) -> Culprit:
@@ -202,7 +203,7 @@ class HintedForm(NativeForm):
         """The first part of a class that pydantic has no form for: it names the class, and no place."""
         if not (named := re.search(r"unknown type: (<class '.*'>)", str(error))):
             return None
-        found = find(value, lambda candidate: ("", "") if repr(type(candidate)) == named[1] else None)
+        found = locate(value, lambda candidate: repr(type(candidate)) == named[1])
         return found and (found.path, found.value)
 
 

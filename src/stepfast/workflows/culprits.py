@@ -84,6 +84,11 @@ def find(value: object, judge: Judge, path: str = "", above: tuple[int, ...] = (
     return None
 
 
+def locate(value: object, is_meant: Callable[[object], bool]) -> Culprit | None:
+    """Where the first part lies that is meant; the fault is for the caller to name."""
+    return find(value, lambda part: ("", "") if is_meant(part) else None)
+
+
 def unwritable(value: object) -> tuple[str, str] | None:
     """What has no form in JSON under any hint."""
     if isinstance(value, (float, Decimal)) and not math.isfinite(value):
