@@ -24,11 +24,18 @@ def harness(postgres_harness: Harness) -> Harness:
     return postgres_harness
 
 
-async def until_blocked(connection: asyncpg.Connection) -> None:
-    """Return when a transaction of this database waits for a lock of another."""
-    waiting = "select count(*) from pg_locks where not granted"
+BLOCKED = """
+select count(distinct l.pid)
+  from pg_locks l
+  join pg_stat_activity a using (pid)
+ where not l.granted and a.datname = current_database()
+"""
+
+
+async def until_blocked(connection: asyncpg.Connection, number: int = 1) -> None:
+    """Return when so many transactions of this database wait for a lock of another."""
     async with asyncio.timeout(60):
-        while not await connection.fetchval(waiting):
+        while await connection.fetchval(BLOCKED) < number:
             pass
 
 

@@ -10,12 +10,18 @@ from typing import Any
 import pytest
 
 from stepfast import Retry, Stepfast, WaitTimeout, receive, sleep, step, workflow
+from stepfast.kernel.durations import Instant
+from stepfast.kernel.exchange import Claim, Claimed
 from stepfast.kernel.states import RunState
 from stepfast.testing import VirtualClock
+from stepfast.worker.claims import ClaimLoop
+from stepfast.worker.held import HeldRuns
+from stepfast.worker.settings import WorkerSettings
 from stepfast.worker.waking import WakeUp
 from tests.support.apps import PATIENT, Bodies
 from tests.support.turns import until_idle
 from tests.support.virtual_time import virtual_time
+from tests.worker.test_claims import begin_none
 
 SELDOM = replace(PATIENT, poll_ms=24 * 3_600_000)
 MINUTE = Retry(attempts=2, base="1m", factor=1, jitter=0)
@@ -118,3 +124,40 @@ async def test_a_rest_is_never_made_longer():
     clock.advance("1m")
     await until_idle()
     assert rest.done()
+
+
+async def test_a_rest_that_begins_just_before_its_end_has_come_ends_then():
+    clock = VirtualClock()
+    wake_up = WakeUp(clock)
+    rest = await resting(wake_up)
+    wake_up.rest_until(clock.now() + 1_000)
+    clock.advance("1s")
+    await until_idle()
+    assert rest.done()
+
+
+class Late:
+    """A store that says of a run when it is due, while time goes on; what is due is in other hands."""
+
+    def __init__(self, clock: VirtualClock, due_in_ms: int) -> None:
+        self._clock = clock
+        self._due_at = Instant(clock.now() + due_in_ms)
+
+    async def claim(self, request: Claim) -> Claimed:
+        self._clock.advance("1s")
+        return Claimed([], self._due_at)
+
+
+async def pause_after(due_in_ms: int) -> int:
+    """How long a worker rests that asked while a run was due so soon, and had its answer a second later."""
+    clock, settings = VirtualClock(), WorkerSettings(queues=("q",))
+    store: Any = Late(clock, due_in_ms)
+    return await ClaimLoop(store, clock, settings, HeldRuns(settings), lambda: ["w@1"], begin_none).look()
+
+
+async def test_a_run_whose_time_has_come_while_the_answer_was_on_its_way_is_asked_for_at_once():
+    assert await pause_after(1_000) == 0
+
+
+async def test_a_run_that_was_due_already_and_is_in_other_hands_is_asked_for_after_a_moment():
+    assert await pause_after(0) == 1

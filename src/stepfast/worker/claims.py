@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from stepfast.kernel.decisions import HeldRun
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.exchange import Claim, Claimed, QueueRoom
+from stepfast.kernel.exchange import Claim, QueueRoom
 from stepfast.kernel.ids import WorkerId
 from stepfast.kernel.ports import Clock, Store
 from stepfast.log import Log
@@ -105,6 +105,7 @@ class ClaimLoop:
             # What woke this look was not looked for: the next slot that falls free must not take it for absent.
             self._empty = set()
             return self._settings.poll_ms
+        sent_at = self._clock.now()
         claimed = await self._store.claim(request)
         self.suspects_wait = claimed.suspects_wait
         was_for_all = request.suspects is None and not claimed.suspects_wait
@@ -115,7 +116,7 @@ class ClaimLoop:
         # A queue that was full when the claim was sent was not looked at, even if its last run has ended meanwhile.
         if not self._held and self._empty.issuperset(self._cursors):
             self.found_nothing.set()
-        return self._pause_ms(claimed)
+        return self._pause_ms(claimed.next_due_at, sent_at)
 
     def _request(self) -> Claim | None:
         rooms = self._held.rooms(self._cursors, min(self._most(), 2 * self._company()))
@@ -170,7 +171,11 @@ class ClaimLoop:
         if self._most() <= 0:
             self.spent.set()
 
-    def _pause_ms(self, claimed: Claimed) -> int:
-        if claimed.next_due_at is None:
+    def _pause_ms(self, next_due_at: Instant | None, sent_at: Instant) -> int:
+        if next_due_at is None:
             return self._settings.poll_ms
-        return min(max(claimed.next_due_at - self._clock.now(), 1), self._settings.poll_ms)
+        left_ms = next_due_at - self._clock.now()
+        if left_ms <= 0 and next_due_at > sent_at:
+            # Its time has come while the answer was on its way. One that was due before is in somebody else's hands.
+            return 0
+        return min(max(left_ms, 1), self._settings.poll_ms)

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from stepfast.kernel.exchange import Claimed
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.views import Member
 from stepfast.worker.claims import ClaimLoop
@@ -27,7 +26,7 @@ class FamilyClaims(ClaimLoop):
         if runs:
             await self._take(runs)
             return 0
-        return self._pause_ms(Claimed([], family.next_due_at))
+        return self._pause_ms(family.next_due_at, self._asked_at)
 
     def _chosen(self, ready: list[Member]) -> Iterator[RunId]:
         """By place, as far as each queue has room; one that may have killed its worker is taken alone."""

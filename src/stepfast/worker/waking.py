@@ -32,13 +32,14 @@ class WakeUp(asyncio.Event):
 
     def _sleep(self, ends_at: int) -> None:
         self._ends_at = ends_at
-        self._sleeper = asyncio.ensure_future(self._sleep_and_wake(max(ends_at - self._clock.now(), 0)))
+        self._sleeper = asyncio.ensure_future(self._sleep_and_wake(ends_at))
 
     def _end_sleep(self) -> None:
         if self._sleeper is not None:
             self._sleeper.cancel()
             self._sleeper = None
 
-    async def _sleep_and_wake(self, pause_ms: int) -> None:
-        await self._clock.sleep(pause_ms)
+    async def _sleep_and_wake(self, ends_at: int) -> None:
+        # Counted here, where the sleep begins: it is a turn of the loop later than where it was asked for.
+        await self._clock.sleep(max(ends_at - self._clock.now(), 0))
         self.set()

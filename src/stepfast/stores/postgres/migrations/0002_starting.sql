@@ -157,7 +157,12 @@ begin
         end loop;
     end if;
 
-    select w.label into holder_label from stepfast.worker w where w.worker_id = n_holder and w.dead_at is null;
+    -- The lock is the one of `stays`: a worker that leaves finds what was born into its hands.
+    select w.label
+      into holder_label
+      from stepfast.worker w
+     where w.worker_id = n_holder and w.dead_at is null
+       for key share;
     if found then
         idle := '{}';
         for q in select distinct u from unnest(n_queue) u loop

@@ -1,5 +1,16 @@
 -- Claiming: cost follows what is taken, never how much stands in line.
 
+-- Whether a worker is alive, and will be until this transaction has ended: a worker that leaves waits for it. It may have
+-- hung up on this very claim, and what that takes must be there when it gives everything back.
+create function stepfast.stays(c_worker uuid) returns boolean
+language plpgsql volatile
+as $$
+begin
+    perform from stepfast.worker w where w.worker_id = c_worker and w.dead_at is null for key share;
+    return found;
+end
+$$;
+
 -- When the first waiting task of a queue is due.
 create function stepfast.next_due_at(p_queue text) returns bigint
 language plpgsql volatile
@@ -339,7 +350,7 @@ declare
 begin
     picked := '{}';
     suspects_wait := false;
-    if not exists (select from stepfast.worker w where w.worker_id = c_worker and w.dead_at is null) then
+    if not stepfast.stays(c_worker) then
         return;
     end if;
     for i in 1 .. cardinality(q_name) loop
@@ -376,7 +387,7 @@ declare
     moment bigint := stepfast.now_ms();
     chosen uuid[];
 begin
-    if not exists (select from stepfast.worker w where w.worker_id = c_worker and w.dead_at is null) then
+    if not stepfast.stays(c_worker) then
         return '{}';
     end if;
     chosen := array(
