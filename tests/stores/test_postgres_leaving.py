@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from copy import copy
 from typing import Any
 
 import pytest
 
+from stepfast.stores.postgres.claiming import CLAIM
+from stepfast.stores.postgres.lines import Deadlines
 from tests.stores.harness import Harness
-from tests.stores.postgres import asking, opened
+from tests.stores.postgres import NamedWorkers, asking, opened
 from tests.stores.test_postgres_fence import until_blocked
 
 Take = Callable[[Harness], Coroutine[Any, Any, None]]
@@ -33,20 +37,46 @@ async def be_born(harness: Harness) -> None:
     await harness.start(holder="w1")
 
 
+LOCK = "perform pg_advisory_xact_lock_shared(hashtext('stepfast'), hashtext(k_worker::text));"
 WAYS = [(claim, 1), (claim_by_id, 1), (be_born, 0)]
+
+
+PATIENCE = """
+do $$
+declare
+    f regprocedure;
+begin
+    for f in select oid from pg_proc
+              where pronamespace = 'stepfast'::regnamespace and 'lock_timeout=5s' = any (proconfig)
+    loop
+        execute format('alter function %s set lock_timeout = 60000', f);
+    end loop;
+end
+$$
+"""
+
+
+@asynccontextmanager
+async def patient(harness: Any, url: str) -> AsyncIterator[Any]:
+    """The same behind a pooler, where locks are waited for: this machine may stand still for seconds."""
+    async with asking(url) as connection, opened(url, has_own_sessions=False, deadlines=Deadlines(60.0)) as store:
+        await connection.execute(PATIENCE)
+        other = copy(harness)
+        other.store = NamedWorkers(store, harness.store._names)
+        yield other
 
 
 async def leave_during(harness: Any, url: str, take: Take, waiting: int) -> Any:
     """Whose the task is after a worker left, while what it had asked for before was about to be written."""
     await harness.enrol()
     await harness.start_many(waiting)
-    async with asking(url) as blocker, asking(url) as watcher, opened(url) as store:
+    async with asking(url) as blocker, asking(url) as watcher, patient(harness, url) as worker:
         writing = blocker.transaction()
         await writing.start()
         await blocker.execute("lock table stepfast.event in exclusive mode")
-        taking = asyncio.create_task(take(harness))
+        taking = asyncio.create_task(take(worker))
         await until_blocked(watcher)
-        leaving = asyncio.create_task(store.retire(harness.store._names.id_for("w1")))
+        leaving = asyncio.create_task(worker.store.retire("w1"))
         await until_blocked(watcher, 2)
         await writing.commit()
         await asyncio.gather(taking, leaving)
@@ -64,10 +94,34 @@ async def test_what_a_worker_had_asked_for_goes_back_to_the_line_when_it_leaves(
 async def test_without_the_lock_a_worker_that_has_left_would_hold_a_run(harness, migrated_postgres_url, take, waiting):
     """The broken twin: nobody would look after such a run before the next upkeep, which counts it as a crash."""
     async with asking(migrated_postgres_url) as connection:
-        for name in ("stays", "start_runs"):
-            text = await connection.fetchval(
-                "select pg_get_functiondef(oid) from pg_proc where oid::regproc::text = $1", f"stepfast.{name}"
-            )
-            assert "for key share" in text
-            await connection.execute(text.replace("for key share", ""))
+        text = await connection.fetchval("select pg_get_functiondef('stepfast.stays'::regproc)")
+        assert LOCK in text
+        await connection.execute(text.replace(LOCK, ""))
     assert await leave_during(harness, migrated_postgres_url, take, waiting) == [("leased", "w1")]
+
+
+async def test_a_claim_that_is_stuck_does_not_keep_what_its_worker_holds(harness, migrated_postgres_url):
+    """Behind a pooler no setting of the session ends its wait."""
+    await harness.enrol()
+    held = await harness.start(holder="w1")
+    await harness.start_many(1)
+    url = migrated_postgres_url
+    async with asking(url) as blocker, asking(url) as watcher, patient(harness, url) as worker:
+        await watcher.execute("alter function stepfast.retire set lock_timeout = '1ms'")
+        writing = blocker.transaction()
+        await writing.start()
+        await blocker.execute("lock table stepfast.wait in exclusive mode")
+        taking = asyncio.create_task(claim(worker))
+        await until_blocked(watcher)
+        assert await worker.store.retire("w1") == [held.run_id]
+        await writing.commit()
+        await taking
+
+
+async def test_a_claim_that_finds_nothing_writes_nothing(harness, migrated_postgres_url):
+    """A number for its transaction would be written down, and waited for on the disk, at every poll."""
+    await harness.enrol()
+    arguments = [harness.store._names.id_for("w1"), ["default"], [1], [""], ["w@1"], 1, None, None]
+    async with asking(migrated_postgres_url) as connection, connection.transaction():
+        await connection.fetch(CLAIM, *arguments)
+        assert await connection.fetchval("select pg_current_xact_id_if_assigned()") is None

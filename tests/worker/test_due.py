@@ -136,6 +136,25 @@ async def test_a_rest_that_begins_just_before_its_end_has_come_ends_then():
     assert rest.done()
 
 
+class SetBack(VirtualClock):
+    """A clock that is set back by an hour after it was looked at for the first time."""
+
+    _looks = 0
+
+    def now(self) -> Instant:
+        self._looks += 1
+        return Instant(super().now() - (3_600_000 if self._looks > 1 else 0))
+
+
+async def test_a_clock_that_is_set_back_as_a_rest_begins_does_not_make_it_longer():
+    clock = SetBack()
+    rest = asyncio.create_task(WakeUp(clock).rest(1_000))
+    await until_idle()
+    clock.advance("1s")
+    await until_idle()
+    assert rest.done()
+
+
 class Late:
     """A store that says of a run when it is due, while time goes on; what is due is in other hands."""
 

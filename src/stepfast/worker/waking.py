@@ -18,7 +18,7 @@ class WakeUp(asyncio.Event):
 
     async def rest(self, pause_ms: int) -> None:
         """Wait for the wake-up, at most as long as told; it is set afterwards."""
-        self._sleep(self._clock.now() + pause_ms)
+        self._sleep(pause_ms)
         try:
             await self.wait()
         finally:
@@ -28,18 +28,19 @@ class WakeUp(asyncio.Event):
         """Let a rest that is under way end at that moment, unless it ends sooner."""
         if self._sleeper is not None and moment < self._ends_at:
             self._end_sleep()
-            self._sleep(moment)
+            self._sleep(moment - self._clock.now())
 
-    def _sleep(self, ends_at: int) -> None:
-        self._ends_at = ends_at
-        self._sleeper = asyncio.ensure_future(self._sleep_and_wake(ends_at))
+    def _sleep(self, pause_ms: int) -> None:
+        self._ends_at = self._clock.now() + pause_ms
+        self._sleeper = asyncio.ensure_future(self._sleep_and_wake(self._ends_at, pause_ms))
 
     def _end_sleep(self) -> None:
         if self._sleeper is not None:
             self._sleeper.cancel()
             self._sleeper = None
 
-    async def _sleep_and_wake(self, ends_at: int) -> None:
-        # Counted here, where the sleep begins: it is a turn of the loop later than where it was asked for.
-        await self._clock.sleep(max(ends_at - self._clock.now(), 0))
+    async def _sleep_and_wake(self, ends_at: int, most_ms: int) -> None:
+        # Counted here, where the sleep begins: it is a turn of the loop later than where it was asked for. A clock that
+        # was set back in between must not make it longer.
+        await self._clock.sleep(min(max(ends_at - self._clock.now(), 0), most_ms))
         self.set()

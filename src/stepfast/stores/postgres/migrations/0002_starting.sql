@@ -15,6 +15,18 @@ begin
 end
 $$;
 
+-- Whether a worker is alive, and will not leave before this transaction has ended: it may have hung up on this very claim
+-- or birth, and what that takes must be there when it gives everything back. No lock on its row: that would be written
+-- down, and a claim that finds nothing writes nothing.
+create function stepfast.stays(k_worker uuid) returns boolean
+language plpgsql volatile
+as $$
+begin
+    perform pg_advisory_xact_lock_shared(hashtext('stepfast'), hashtext(k_worker::text));
+    return exists (select from stepfast.worker w where w.worker_id = k_worker and w.dead_at is null);
+end
+$$;
+
 -- When a run was queued. The plan is made anew each time: one that was made when the table was empty may go through an
 -- index that has the run's id in the wrong place.
 create function stepfast.queued_at(k_run uuid) returns bigint
@@ -157,13 +169,8 @@ begin
         end loop;
     end if;
 
-    -- The lock is the one of `stays`: a worker that leaves finds what was born into its hands.
-    select w.label
-      into holder_label
-      from stepfast.worker w
-     where w.worker_id = n_holder and w.dead_at is null
-       for key share;
-    if found then
+    if stepfast.stays(n_holder) then
+        holder_label := (select w.label from stepfast.worker w where w.worker_id = n_holder);
         idle := '{}';
         for q in select distinct u from unnest(n_queue) u loop
             perform from stepfast.task t where t.queue = q and t.state = 'ready' and not t.hold and t.crashes = 0 limit 1;

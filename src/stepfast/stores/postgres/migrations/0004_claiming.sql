@@ -1,16 +1,5 @@
 -- Claiming: cost follows what is taken, never how much stands in line.
 
--- Whether a worker is alive, and will be until this transaction has ended: a worker that leaves waits for it. It may have
--- hung up on this very claim, and what that takes must be there when it gives everything back.
-create function stepfast.stays(c_worker uuid) returns boolean
-language plpgsql volatile
-as $$
-begin
-    perform from stepfast.worker w where w.worker_id = c_worker and w.dead_at is null for key share;
-    return found;
-end
-$$;
-
 -- When the first waiting task of a queue is due.
 create function stepfast.next_due_at(p_queue text) returns bigint
 language plpgsql volatile

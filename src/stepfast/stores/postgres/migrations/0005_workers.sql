@@ -117,8 +117,13 @@ language plpgsql volatile
 set lock_timeout = '5s'
 as $$
 begin
-    -- The strongest lock: claims and births for this worker that are still under way come to their end first.
-    perform from stepfast.worker w where w.worker_id = k_worker for update;
+    -- Claims and births for this worker that are still under way come to their end first. One that is stuck is left to
+    -- upkeep: all else goes back now.
+    begin
+        perform pg_advisory_xact_lock(hashtext('stepfast'), hashtext(k_worker::text));
+    exception when lock_not_available then
+        null;
+    end;
     update stepfast.worker w set dead_at = stepfast.now_ms() where w.worker_id = k_worker and w.dead_at is null;
     return stepfast.give_back(k_worker, null, 'its worker left');
 end
