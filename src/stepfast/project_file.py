@@ -34,8 +34,13 @@ def _stepfast_table(file: Path) -> dict[str, Any]:
 
     try:
         table: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise Invalid(f"{file} cannot be read: it is nested too deeply.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise Invalid(f"{file} cannot be read: {error}") from None
+    except ValueError:
+        # The parser lets through what Python says of such numbers, which is for programmers.
+        raise Invalid(f"{file} cannot be read: it has a whole number with too many digits.") from None
     for name, place in (("tool", "tool"), ("stepfast", "tool.stepfast")):
         inner = table.get(name, {})
         if not isinstance(inner, dict):
@@ -45,6 +50,10 @@ def _stepfast_table(file: Path) -> dict[str, Any]:
 
 
 def _entry(value: object) -> Entry:
-    if isinstance(value, str | int | float) and not isinstance(value, bool):
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        return Entry("", _KINDS.get(type(value), "a date or time"))
+    try:
         return Entry(str(value))
-    return Entry(str(value), _KINDS.get(type(value), "a date or time"))
+    except ValueError:
+        # Written in hexadecimal digits it can be read, and Python does not write it in decimal ones.
+        return Entry("", shown(value))

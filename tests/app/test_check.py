@@ -240,6 +240,22 @@ def test_calls_of_what_the_workflow_imports_itself_are_named_too():
     assert found == ["time.time", "uuid.uuid4", "random.randint"]
 
 
+def test_a_call_is_named_by_the_class_that_it_is_made_on():
+    class Day(datetime.date): ...
+
+    @workflow
+    async def careless() -> None:
+        from datetime import date
+
+        dates = (date.today(), datetime.date.today())  # noqa: DTZ011
+        moments = (moment.today(), datetime.datetime.today())  # noqa: DTZ002
+        await charge(len((*dates, *moments, Day.today())))
+
+    found = [call.call for call in unsafe_calls(careless.workflow)]
+    of_dates, of_moments = "datetime.date.today", "datetime.datetime.today"
+    assert found == [of_dates, of_dates, of_moments, of_moments, of_dates]
+
+
 def test_a_dotted_import_gives_the_name_of_the_package():
     @workflow
     async def careless() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stepfast import IllegalMove, Invalid, NotFound, Retry, RunFailed, RunState, Start, review, step, workflow
+from stepfast.kernel.errors import KeyReused
 from stepfast.kernel.reviews import ItemKind
 from tests.support.apps import app_on
 from tests.support.following import state_of
@@ -238,3 +239,10 @@ async def test_a_thousand_equal_failures_are_one_line_and_one_replay(app, shop):
     shop.is_open = True
     answer = await app.dead_letters.replay_many(group=group.id)
     assert (group.size, len(answer.changed), await app.exceptions.groups()) == (1_000, 1_000, [])
+
+
+async def test_a_key_of_another_command_is_refused_in_the_words_of_the_call(app, shop):
+    [run] = await fail(app, shop, 1)
+    await app.exceptions.assign(f"{run.id}.failed:1", "ann", key="k")
+    with pytest.raises(KeyReused, match="was used before for another `exceptions assign`"):
+        await app.exceptions.assign(f"{run.id}.failed:1", "bob", key="k")

@@ -83,7 +83,7 @@ async def test_the_broken_twin_that_commits_before_it_puts_away_is_found_out(dat
         run = await opened.start(chain)
         await opened.run_until_idle()
         reasons = [event.data or "" for event in await opened.events(run) if event.type == "handed_back"]
-        assert any("BlobDamaged" in reason for reason in reasons)
+        assert any("E-BLOB-001: " in reason for reason in reasons)
     assert bodies == {"make": 1}
 
 

@@ -100,7 +100,8 @@ async def test_a_blob_that_was_tampered_with_hurts_its_own_run_only(database, ch
         for run in (bad, good):
             await run.signal("go")
         assert await good.result(timeout="30s") == BIG
-        assert "BlobDamaged" in await handed_back(bad, words)
+        assert "E-BLOB-001: " in await handed_back(bad, words)
+        assert "E-BLOB-001: " in str(await bad.why())
         assert (await bad.info()).state not in (RunState.COMPLETED, RunState.FAILED)
     assert ran["make"] == 2
 
@@ -149,6 +150,28 @@ async def test_a_run_may_be_taken_away_while_it_is_handed_back_for_a_missing_blo
     assert complaints == []
 
 
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_a_hand_back_is_told_in_the_log_once_it_is_saved(database, monkeypatch, caplog, is_cancelled):
+    put_off, has_put_off, told_before = execution.Execution._put_off, asyncio.Event(), []
+
+    async def put_off_behind_a_cancel(self, reason):
+        told_before.append("run_handed_back" in caplog.text)
+        if is_cancelled:
+            await app.get(self._run.run_id).cancel()
+        await put_off(self, reason)
+        has_put_off.set()
+
+    monkeypatch.setattr(execution.Execution, "_put_off", put_off_behind_a_cancel)
+    async with app_with(database, [make_and_wait], "database") as app:
+        run = await parked(app)
+        await execute(database, f"delete from stepfast.blob where run_id = '{run.id}'")
+        await run.signal("go")
+        await has_put_off.wait()
+    said = ("run_handed_back" in caplog.text, "outcome_not_saved" in caplog.text)
+    assert (told_before[0], said) == (False, (not is_cancelled, is_cancelled))
+    assert "E-BLOB-001: " in caplog.text
+
+
 async def test_a_blob_that_stays_away_is_asked_for_ever_more_rarely_and_named(database, monkeypatch):
     monkeypatch.setattr(execution, "PATIENCE", Retry(base="10ms", factor=2, cap="1h", jitter=0))
     async with app_with(database, [make_and_wait], "database") as app:
@@ -192,7 +215,7 @@ async def test_a_full_disk_gives_the_run_back_and_loses_nothing(database, tmp_pa
     async with app_with(database, [chain], tmp_path / "blobs") as app:
         large, small = await app.start(chain, BIG), await app.start(chain, 5)
         assert await small.result(timeout="30s") == 5
-        assert "the disk is full" in await handed_back(large, "StoreUnusable")
+        assert "the disk is full" in await handed_back(large, "E-STORE-003: ")
         is_full.clear()
         assert await large.result(timeout="30s") == BIG
 
@@ -221,7 +244,7 @@ async def test_what_a_foreign_blob_store_raises_is_told_with_a_code(database, tm
     blobs.mood = lambda: troubles.pop() if troubles else None
     async with app_with(database, [chain], blobs) as app:
         run = await app.start(chain, BIG)
-        assert "no such bucket" in await handed_back(run, "BlobsFailed")
+        assert "no such bucket" in await handed_back(run, "E-BLOB-002: ")
         assert await run.result(timeout="30s") == BIG
 
 

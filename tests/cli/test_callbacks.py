@@ -68,3 +68,13 @@ async def test_a_token_that_was_used_is_refused_as_that_of_a_review_is(run, offi
     assert (await office("callbacks", "complete", "7", stdin=TOKENS[0])).code == 0
     done = await office("callbacks", "complete", "8", stdin=TOKENS[0])
     assert (done.code, "E-CALL-00" in done.err) == (4, True)
+
+
+@pytest.mark.parametrize("words", [("complete", "7"), ("fail", "PaperJam")], ids=["complete", "fail"])
+async def test_the_state_that_is_told_is_that_of_after_the_call_back(database, office, monkeypatch, words):
+    monkeypatch.setenv("STEPFAST_TOKEN_KEYS", KEYS[1])
+    TOKENS.clear()
+    async with app_on(database, [sign]) as app:
+        await until_state(await app.start(sign), RunState.WAITING)
+    done = await office("callbacks", *words, "-o", "json", stdin=TOKENS[0])
+    assert (done.code, done.json["state"]) == (0, "running")

@@ -8,6 +8,7 @@ import pytest
 
 from stepfast import RunState
 from stepfast.cli.errors import ShownError, print_errors
+from stepfast.workflows.failures import describe, revive, to_text
 from tests.cli.invoking import OFFICE
 from tests.cli.office import HOSTILE, SHOWN_HOSTILE, asking, failing
 
@@ -79,6 +80,36 @@ async def test_a_traceback_for_people_has_no_places_in_the_engine(letters, offic
     shown = (await office("dead-letters", "show", letters[0].id)).out
     whole = (await office.json("dead-letters", "show", letters[0].id))["error"]["traceback"]
     assert ("stepfast/workflows" in whole, "stepfast/workflows" in shown, "office.py" in shown) == (True, False, True)
+
+
+def raised_group() -> ExceptionGroup:
+    """A group in a group, whose first error was raised and whose others were not."""
+    try:
+        raise LookupError("innermost text")
+    except LookupError as error:
+        inner = ExceptionGroup("inner group", [error, ValueError("second text")])
+    try:
+        raise ExceptionGroup("outer group", [inner, KeyError("third text")])
+    except ExceptionGroup as group:
+        return group
+
+
+@pytest.mark.parametrize("is_revived", [False, True], ids=["as raised", "raised again out of a record"])
+def test_the_errors_in_a_group_are_shown_once_with_their_places(capsys, is_revived):
+    error = revive(describe(raised_group())) if is_revived else raised_group()
+    print_errors([ShownError("the run", to_text(describe(error)))])
+    shown = capsys.readouterr().out
+    heads, _, below = shown.partition("\n\n")
+    assert [line.strip() for line in heads.splitlines() if line] == [
+        "Error of the run: ExceptionGroup: outer group",
+        "with ExceptionGroup: inner group",
+        "with LookupError: innermost text",
+        "with ValueError: second text",
+        "with KeyError: 'third text'",
+    ]
+    texts = ("Group: outer group", "Group: inner group", "LookupError: innermost", "ValueError: second", "KeyError: '")
+    assert [below.count(text) for text in texts] == [1, 0, 1, 0, 0]
+    assert below.count("in raised_group") == 2
 
 
 OF_THE_ENGINE = (

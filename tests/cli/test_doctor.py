@@ -226,7 +226,7 @@ async def test_a_run_that_fell_due_while_no_worker_served_it_is_no_fault_and_is_
 
 async def test_a_run_that_is_handed_back_again_and_again_is_a_failure_that_names_its_trouble(client, office):
     run = await client.start(asking, delay="1h")
-    told = json.dumps({"reason": "BlobDamaged: the blob is gone.", "troubles": 5, "is_lasting": True})
+    told = json.dumps({"reason": "E-BLOB-001: the blob is gone.", "troubles": 5, "is_lasting": True})
     statements = [
         "update stepfast.wait set wait_id = 0, kind = 'backoff'",
         f"update stepfast.event set type = 'handed_back', data = '{told}'",
@@ -235,7 +235,7 @@ async def test_a_run_that_is_handed_back_again_and_again_is_a_failure_that_names
         await tamper(client.database, statement)
     found = await examined(office, code=1)
     assert (found["runs"][0], found["troubles"][0]) == ("ok", "fail")
-    assert f"run {run.id}: handed back 5 times in a row: BlobDamaged: the blob is gone." in found["troubles"][1]
+    assert f"run {run.id}: handed back 5 times in a row: E-BLOB-001: the blob is gone." in found["troubles"][1]
     assert ".." not in found["troubles"][1]
 
 

@@ -13,6 +13,7 @@ from stepfast.reviews import Reviews, ReviewStats
 from tests.cli.desk import HOSTILE, WORKFLOWS, drafting
 from tests.cli.invoking import Office
 from tests.support.apps import app_on
+from tests.support.asking import KEYS
 from tests.support.following import state_of
 
 
@@ -183,6 +184,17 @@ async def test_a_token_on_stdin_answers_a_review(desk, ask, office):
     done = await office("reviews", "resume", "continue", "--note", "fine", stdin=await token_of(desk, run) + "\n")
     assert (done.code, run.id in done.out) == (0, True)
     assert await run.result(timeout="30s") == ["continue", {"text": HOSTILE}, "ben", "fine"]
+
+
+@pytest.mark.parametrize(("quorum", "state"), [(1, "running"), (2, "waiting")])
+async def test_the_state_that_is_told_is_that_of_after_the_answer(database, monkeypatch, quorum, state):
+    monkeypatch.setenv("STEPFAST_TOKEN_KEYS", KEYS[1])
+    async with app_on(database, WORKFLOWS) as desk:
+        run = await desk.start(drafting, "Send it?", {"quorum": quorum})
+        await state_of(run, RunState.WAITING)
+        token = await token_of(desk, run)
+    done = await Office(database)("reviews", "resume", "continue", stdin=token)
+    assert (done.code, done.out) == (0, f"The answer counts. Run {run.id} is {state}.\n")
 
 
 async def test_a_token_in_a_file_answers_a_review_of_any_tenant(desk, ask, office, tmp_path):

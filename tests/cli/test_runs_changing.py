@@ -25,7 +25,8 @@ UNKNOWN = "01932f5e-7c1b-7d3a-9c56-0d4f6b8a1e22"
 async def failed(client, office):
     """A run that has failed."""
     run = await client.start(failing)
-    assert (await office.json("runs", "execute", run.id, "--app", OFFICE))["state"] == "failed"
+    await office("runs", "execute", run.id, "--app", OFFICE)
+    assert (await run.info()).state is RunState.FAILED
     return run
 
 

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from stepfast import RunState
+from stepfast import Run, RunState
 from tests.cli.invoking import OFFICE
-from tests.cli.office import WORKFLOWS, asking, checkout
+from tests.cli.office import SHOWN_HOSTILE, WORKFLOWS, asking, checkout, failing
 from tests.support.apps import app_on
 
 TYPED = '{"bill": {"cents": 5, "due": "2026-03-01T12:00:00Z"}}'
@@ -151,6 +151,30 @@ async def test_execute_takes_a_run_as_far_as_it_goes(client, office):
     run = await client.start(asking)
     done = await office("runs", "execute", run.id, "--app", OFFICE)
     assert (done.code, done.err) == (0, f"Run {run.id} is waiting.\n")
+
+
+async def test_execute_of_a_run_that_fails_ends_as_run_does(client, office):
+    run = await client.start(failing)
+    done = await office("runs", "execute", run.id, "--app", OFFICE)
+    assert (done.code, done.out) == (1, "")
+    assert done.err == f"E-RUN-007: Run {run.id} failed with ValueError: {SHOWN_HOSTILE}\n"
+
+
+async def test_execute_of_a_run_that_fails_prints_it_as_json_all_the_same(client, office):
+    run = await client.start(failing)
+    done = await office("runs", "execute", run.id, "--app", OFFICE, "-o", "json")
+    assert (done.code, done.json["state"], done.err.startswith("E-RUN-007: ")) == (1, "failed", True)
+
+
+async def test_execute_of_a_run_that_is_cancelled_meanwhile_is_no_success(client, office, monkeypatch):
+    run = await client.start(asking)
+
+    async def cancelled_meanwhile(handle):
+        await handle.cancel()
+
+    monkeypatch.setattr(Run, "execute", cancelled_meanwhile)
+    done = await office("runs", "execute", run.id, "--app", OFFICE)
+    assert (done.code, done.err.startswith(f"E-RUN-008: Run {run.id} was cancelled.")) == (1, True)
 
 
 async def test_execute_refuses_a_run_that_has_ended(client, office):

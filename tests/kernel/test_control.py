@@ -101,7 +101,12 @@ def test_a_pause_that_was_asked_for_can_be_taken_back_before_it_happened():
 
 
 def test_a_run_is_not_paused_twice():
-    with pytest.raises(IllegalMove, match="is paused"):
+    with pytest.raises(IllegalMove, match="is paused, so it cannot be paused"):
+        judged(locked(RunState.PAUSED), asked(Pause()), NOW)
+
+
+def test_a_run_whose_steps_are_still_under_way_after_a_pause_is_not_called_paused():
+    with pytest.raises(IllegalMove, match="was asked to pause before, and is paused as soon as its steps under way"):
         judged(locked(RunState.RUNNING, task=TaskState.LEASED, hold=True), asked(Pause()), NOW)
 
 

@@ -55,9 +55,9 @@ def why(run: RunView, *waits: OpenWait, hold: bool = False, workers: Any = None,
 
 def test_a_run_that_is_handed_back_for_trouble_says_what_it_is_and_how_often_it_was():
     backoff = wait(WaitKind.BACKOFF, "backoff", LATER)._replace(wait_id=0)
-    told = event("handed_back", reason="BlobDamaged: The blob is gone.", troubles="7")
+    told = event("handed_back", reason="E-BLOB-001: The blob is gone.", troubles="7")
     said = why(view(RunState.PENDING), backoff, told=told)
-    assert "handed back 7 times in a row and is tried again at 2025-06-15 15:07:40 UTC: BlobDamaged: The blob" in said
+    assert "handed back 7 times in a row and is tried again at 2025-06-15 15:07:40 UTC: E-BLOB-001: The blob" in said
     assert "handed_back" in telling_events(view(RunState.PENDING), Look(1, 0, False, [backoff], []))
 
 

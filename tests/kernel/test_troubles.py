@@ -31,12 +31,12 @@ def event(of_type: str, data: str | None = None) -> EventView:
 
 
 def handed_back(number: int) -> EventView:
-    (told,) = put_off(held(), Trouble("BlobDamaged: gone", number), NOW).events
+    (told,) = put_off(held(), Trouble("E-BLOB-001: gone", number), NOW).events
     return event(told.type, told.data)
 
 
 def delay_ms(number: int) -> int:
-    release = put_off(held(), Trouble("BlobDamaged: gone", number), NOW).release
+    release = put_off(held(), Trouble("E-BLOB-001: gone", number), NOW).release
     assert isinstance(release, HandBack)
     return release.delay_ms
 
@@ -67,4 +67,4 @@ def test_the_pause_grows_up_to_its_cap(number):
 def test_a_trouble_is_called_lasting_when_it_has_come_several_times_in_a_row(number):
     told = json.loads(handed_back(number).data or "")
     assert told.get("is_lasting", False) == (number >= LASTING)
-    assert trouble_of(handed_back(number)) == Trouble("BlobDamaged: gone", number)
+    assert trouble_of(handed_back(number)) == Trouble("E-BLOB-001: gone", number)

@@ -68,10 +68,11 @@ async def test_a_run_that_is_not_sealed_yet_stays(sealing):
     assert (await prune(sealing)).runs == 1
 
 
-async def test_who_cannot_sign_prunes_nothing_of_a_sealed_trail(sealing, runs):
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_who_cannot_sign_prunes_nothing_of_a_sealed_trail_and_a_dry_run_says_so(sealing, runs, dry_run):
     sealing.app.signer = None
     with pytest.raises(Invalid, match="STEPFAST_SEAL_KEYS"):
-        await prune(sealing)
+        await prune(sealing, dry_run=dry_run)
     assert await left(sealing) == set(runs)
 
 

@@ -167,6 +167,24 @@ def test_a_project_whose_table_is_no_table_is_refused_with_its_file(project, pla
         read(tmp_path, project=project)
 
 
+TOO_MUCH = {
+    "a long number": (f"concurrency = {'1' * 5_000}", "a whole number with too many digits"),
+    "a long number elsewhere": (f"[tool.other]\nsize = {'1' * 5_000}", "a whole number with too many digits"),
+    "a long number in hexadecimal": (f"concurrency = 0x{'f' * 5_000}", "concurrency in .* is a number of 20,000 bits"),
+    "a deep array": (f"concurrency = {'[' * 50_000}", "is nested too deeply"),
+    "a deep array elsewhere": (f"[tool.other]\nsize = {'[' * 50_000}", "is nested too deeply"),
+    "a deep name": (f"concurrency{'.a' * 2_000} = 1", "concurrency in .* is a table"),
+}
+
+
+@pytest.mark.parametrize(("line", "said"), TOO_MUCH.values(), ids=TOO_MUCH)
+def test_a_project_that_is_too_much_to_read_is_refused_with_its_file(line, said, tmp_path):
+    with pytest.raises(Invalid, match=said) as refused:
+        read(tmp_path, project=f"[tool.stepfast]\n{line}\n")
+    assert (refused.value.code, "pyproject.toml" in str(refused.value)) == ("E-VAL-001", True)
+    assert "sys." not in str(refused.value)
+
+
 TOO_SELDOM = {
     "the usual lease": ({}, "and the lease is 30s unless STEPFAST_LEASE says otherwise."),
     "a lease that was set": ({"STEPFAST_LEASE": "35s"}, "and STEPFAST_LEASE is '35s'."),

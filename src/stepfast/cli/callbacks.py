@@ -11,10 +11,9 @@ from stepfast.app import Stepfast
 from stepfast.cli.actors import actor_options
 from stepfast.cli.arguments import json_of
 from stepfast.cli.client import Client, with_client
-from stepfast.cli.printing import print_json
-from stepfast.cli.reviews_answering import read_token
-from stepfast.kernel.commands import Changed
+from stepfast.cli.reviews_answering import print_counted, read_token, run_after
 from stepfast.kernel.errors import Invalid
+from stepfast.kernel.views import RunView
 from stepfast.tokens import CALLBACK_PREFIX, Secret
 
 token_option = click.option(
@@ -41,10 +40,11 @@ def complete(client: Client, value: str | None, token_file: Path | None, asked_b
     result = None if value is None else json_of(value, "The value")
     token = Secret(read_token(token_file))
 
-    async def work(app: Stepfast) -> Changed:
-        return await app.callbacks.complete(token, result, tenant=client.named_tenant, actor=asked_by)
+    async def work(app: Stepfast) -> RunView:
+        done = await app.callbacks.complete(token, result, tenant=client.named_tenant, actor=asked_by)
+        return await run_after(app, done)
 
-    _print(client, client.perform(work))
+    print_counted(client, "It counts", client.perform(work))
 
 
 @click.command()
@@ -60,10 +60,11 @@ def fail(
     _refuse_tokens(error_type, message)
     token = Secret(read_token(token_file))
 
-    async def work(app: Stepfast) -> Changed:
-        return await app.callbacks.fail(token, error_type, message, tenant=client.named_tenant, actor=asked_by)
+    async def work(app: Stepfast) -> RunView:
+        done = await app.callbacks.fail(token, error_type, message, tenant=client.named_tenant, actor=asked_by)
+        return await run_after(app, done)
 
-    _print(client, client.perform(work))
+    print_counted(client, "It counts", client.perform(work))
 
 
 def _refuse_tokens(*words: str | None) -> None:
@@ -72,10 +73,3 @@ def _refuse_tokens(*words: str | None) -> None:
             "A token was given as an argument, where every user of this machine can see it. Give it when you are "
             "asked, on stdin, or with --token-file."
         )
-
-
-def _print(client: Client, changed: Changed) -> None:
-    if client.is_json:
-        print_json({"run_id": changed.run_id, "state": changed.state, "generation": changed.generation})
-    else:
-        click.echo(f"It counts. Run {changed.run_id} is {changed.state}.")

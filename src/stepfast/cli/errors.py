@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from stepfast.cli.printing import say, shortened, visible
 from stepfast.cli.shapes import error_line_of, parsed
 from stepfast.kernel.states import RunState
 from stepfast.kernel.views import RunView, StepView
+from stepfast.workflows.failures import RECORDED
 
 T = TypeVar("T")
 
@@ -25,6 +27,9 @@ SHOWN_PARTS = 10
 SHOWN_ERRORS = 4
 
 _PLACE = '  File "'
+_OF_GROUP = ("  + ", "  | ")
+_IN_GROUP = "  +-+-"
+_RECORDED = RECORDED.rstrip()
 # As they are installed, here or where it was raised: people's own folders may be called stepfast, too.
 _HERE = re.escape(str(Path(stepfast.__file__).parent))
 _STEPFAST = rf"(?:{_HERE}|[^\"]*-packages[/\\]stepfast)[/\\](?:workflows|engine|worker)"
@@ -97,11 +102,23 @@ def _lines(error: ShownError, cut: Cut) -> Iterator[str]:
         said = error_line_of(part)
         yield cut.line(f"{relation} {said}" if relation else f"Error of {error.of}: {said}")
     for _, part in parts:
-        traceback = str(part.get("traceback") or "").strip("\n").split("\n")
-        if traceback != [""]:
+        # What has a line alone has said it above.
+        traceback = _own_traceback(part)
+        if len(traceback) > 1:
             yield ""
             # A traceback has no other ends of lines than these; what a message has besides is written as an escape.
             yield from map(cut.line, cut.traceback(_without_engine(traceback)))
+
+
+def _own_traceback(part: dict[str, Any]) -> list[str]:
+    """The traceback of an error, without those of the errors in it, which have their own."""
+    lines = str(part.get("traceback") or "").strip("\n").split("\n")
+    while part.get("inner") and any(line.startswith(_OF_GROUP) for line in lines):
+        own = itertools.takewhile(lambda line: not line.startswith(_IN_GROUP), lines)
+        lines = [line[len(_OF_GROUP[0]) :] if line.startswith(_OF_GROUP) else line for line in own]
+    recorded = lines.index(_RECORDED) + 1 if _RECORDED in lines else 0
+    # An error that came out of a record and was raised nowhere since has only the places of then.
+    return lines if any(line.startswith(_PLACE) for line in lines[:recorded]) else lines[recorded:]
 
 
 def _end_of_places(traceback: list[str]) -> int:

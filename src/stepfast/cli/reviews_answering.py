@@ -17,6 +17,7 @@ from stepfast.cli.printing import print_json, visible
 from stepfast.kernel.commands import Changed
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.reviews import ReviewState, Verdict
+from stepfast.kernel.views import RunView
 from stepfast.reviews import Review
 from stepfast.tokens import PREFIX, Secret
 
@@ -87,14 +88,23 @@ def resume(client: Client, token_file: Path | None, said: tuple[str, ...], **giv
     corrected = None if value is None else json_of(value, "The value")
     token = Secret(read_token(token_file))
 
-    async def work(app: Stepfast) -> Changed:
-        return await app.reviews.resume(token, verdict, corrected, **given)
+    async def work(app: Stepfast) -> RunView:
+        return await run_after(app, await app.reviews.resume(token, verdict, corrected, **given))
 
-    changed = client.perform(work)
+    print_counted(client, "The answer counts", client.perform(work))
+
+
+async def run_after(app: Stepfast, changed: Changed) -> RunView:
+    """The run as an answer has left it: what it answers with is the state that the answer has found."""
+    return await app.get(changed.run_id).info()
+
+
+def print_counted(client: Client, what: str, run: RunView) -> None:
+    """Say that something counts, and where its run stands."""
     if client.is_json:
-        print_json({"run_id": changed.run_id, "state": changed.state, "generation": changed.generation})
+        print_json({"run_id": run.run_id, "state": run.state, "generation": run.generation})
     else:
-        click.echo(f"The answer counts. Run {changed.run_id} is {changed.state}.")
+        click.echo(f"{what}. Run {run.run_id} is {run.state}.")
 
 
 def _spoken(said: tuple[str, ...]) -> tuple[str, str | None]:

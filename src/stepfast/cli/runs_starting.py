@@ -14,9 +14,12 @@ from stepfast.cli.client import Client, with_client
 from stepfast.cli.options import span
 from stepfast.cli.printing import print_json, say
 from stepfast.cli.progress import shown_while
-from stepfast.cli.shapes import run_object
-from stepfast.kernel.errors import Invalid
+from stepfast.cli.shapes import error_line, run_object
+from stepfast.kernel.errors import Invalid, RunCancelled, RunFailed
+from stepfast.kernel.states import RunState
 from stepfast.kernel.views import RunView
+
+WITHOUT_RESULT = frozenset({RunState.FAILED, RunState.CANCELLED})
 
 
 @click.command()
@@ -73,7 +76,10 @@ def start(
 @with_client
 @click.argument("run")
 def execute(client: Client, run: str) -> None:
-    """Execute a run here and now, as far as it goes: until it ends, or waits for something."""
+    """Execute a run here and now, as far as it goes: until it ends, or waits for something.
+
+    The exit code is 1 when it has failed or was cancelled meanwhile.
+    """
 
     async def work(app: Stepfast) -> RunView:
         handle = await client.handle(app, run)
@@ -84,8 +90,17 @@ def execute(client: Client, run: str) -> None:
     view = client.perform(work, needs_code=True)
     if client.is_json:
         print_json(run_object(view))
-    else:
+    elif view.state not in WITHOUT_RESULT:
         say(f"Run {view.run_id} is {view.state}.")
+    _raise_end(view)
+
+
+def _raise_end(view: RunView) -> None:
+    """End the command as `stepfast run` ends for a run that has no result."""
+    if view.state is RunState.FAILED:
+        raise RunFailed(f"Run {view.run_id} failed with {error_line(view.error)}")
+    if view.state is RunState.CANCELLED:
+        raise RunCancelled(f"Run {view.run_id} was cancelled. `stepfast runs rerun {view.run_id}` starts it again.")
 
 
 @click.command()

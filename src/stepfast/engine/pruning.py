@@ -146,7 +146,7 @@ class Pruner:
 
     async def _prune(self, scope: PruneScope, policies: list[Policy], now: Instant, reached: Reached) -> PruneReport:
         is_sealing = self._signer() is not None or await self._store.last_seal() is not None
-        if is_sealing and self._signer() is None and not scope.dry_run:
+        if is_sealing and self._signer() is None:
             raise Invalid("The trail is sealed, and what goes must be signed: set STEPFAST_SEAL_KEYS to prune runs.")
         tally, look = Tally(), Look(self._store, scope, policies, now, is_sealing, self._is_over)
         batches = Batches(self._store, self._signer(), look, tally)

@@ -78,8 +78,14 @@ def cancel(run: LockedRun, request: Request, now: Instant) -> Change:
 
 def pause(run: LockedRun, request: Request, now: Instant) -> Change:
     """No further step begins; a run that is held goes on until its steps under way are recorded."""
+    is_held = run.task is TaskState.LEASED
+    if is_held and run.hold:
+        raise IllegalMove(
+            f"Run {run.run_id} was asked to pause before, and is paused as soon as its steps under way are recorded. "
+            f"Let it go on instead with `stepfast runs resume {run.run_id}`."
+        )
     check_move(run.run_id, RunState.PAUSED if run.hold else run.state, "pause")
-    if run.task is TaskState.LEASED:
+    if is_held:
         return Change(RunState.RUNNING, owed=(command_event(EventType.PAUSED, request, now),), hold=True)
     return Change(RunState.PAUSED, (command_event(EventType.PAUSED, request, now),), hold=True)
 

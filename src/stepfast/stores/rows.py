@@ -8,8 +8,9 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from stepfast.kernel.blobs import BlobFilter, BlobInfo, BlobKey
-from stepfast.kernel.commands import Changed
+from stepfast.kernel.commands import Changed, Request
 from stepfast.kernel.decisions import CallId, Message, OpenWait, Record
+from stepfast.kernel.errors import KeyReused
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.states import RunState, StepState, WaitKind
 from stepfast.kernel.views import (
@@ -37,6 +38,16 @@ Row = Sequence[Any]
 # Ids are UUIDs in text, so this is above every one of them and is an id itself.
 ABOVE_ALL_IDS = RunId("ffffffff-ffff-ffff-ffff-ffffffffffff")
 BELOW_ALL_IDS = RunId("00000000-0000-0000-0000-000000000000")
+
+# Keys are kept by the names of commands; these are not what people have called or typed.
+TOLD_COMMANDS = {
+    "assign": "`reviews assign`",
+    "comment": "`reviews comment`",
+    "decide": "answer to a review",
+    "assign_item": "`exceptions assign`",
+    "comment_item": "`exceptions comment`",
+    "resolve_item": "`exceptions resolve`",
+}
 
 # One statement for each clause of the invariant of unended runs; each is `find_` and the clause.
 CLAUSES = (
@@ -194,6 +205,15 @@ def repeated_answer(text: str) -> Changed:
     """The kept answer, for a command that comes again."""
     kept = json.loads(text)
     return Changed(**kept | {"state": RunState(kept["state"]), "repeated": True, "told": ()})
+
+
+def key_reused(tenant: str, request: Request) -> KeyReused:
+    """The refusal of a command whose key came with another one before."""
+    told = TOLD_COMMANDS.get(request.command.name, request.command.name)
+    return KeyReused(
+        f"Key {request.key!r} of tenant {tenant!r} was used before for another {told}. "
+        "Use a new key, or send what was sent first."
+    )
 
 
 def _progress(text: str | None) -> Progress | None:

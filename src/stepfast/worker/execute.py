@@ -204,8 +204,8 @@ class Execution:
     def put_off(self, error: BaseException) -> None:
         """Give the run back whole, to be tried again later, and later still when it comes no further."""
         # Not all errors have a text: a KeyboardInterrupt has none.
-        reason = f"{type(error).__name__}: {error}"
-        log.error("run_handed_back", **about(self._run), error=reason)
+        name = error.code if isinstance(error, StepfastError) else type(error).__name__
+        reason = f"{name}: {error}"
         self._errand = asyncio.get_running_loop().create_task(self._put_off(reason), name="stepfast-trouble")
 
     def lack_code(self) -> None:
@@ -213,8 +213,7 @@ class Execution:
         run, now = self._run, self._executor.clock.now()
         reason = f"A worker that took it has no step or executor {run.code}."
         if run.claims < CLAIMS_WITHOUT_CODE:
-            log.error("run_handed_back", **about(run), error=reason)
-            self._save(rules.hand_back(run, reason, now, LACK_MS))
+            self._save(rules.hand_back(run, reason, now, LACK_MS), reason)
         else:
             log.error("run_waits_for_code", **about(run), error=reason)
             self._save(rules.wait_for_code(run, reason, now))
@@ -228,7 +227,7 @@ class Execution:
                 number += troubles.troubles_so_far(await executor.host.store.events(run.run_id, seen, troubles.RECENT))
         finally:
             trouble = troubles.Trouble(reason, number)
-            self._save(troubles.put_off(run, trouble, executor.clock.now(), PATIENCE))
+            self._save(troubles.put_off(run, trouble, executor.clock.now(), PATIENCE), reason)
 
     def _ended(self, ending: Ending) -> None:
         if self._errand is not None:
@@ -287,16 +286,18 @@ class Execution:
             case _:
                 return reason
 
-    def _save(self, decision: Decision) -> None:
-        self._executor.committer.save(self._run, decision, partial(self._saved, decision))
+    def _save(self, decision: Decision, trouble: str | None = None) -> None:
+        """Save what came of the run; with the trouble that it is handed back for, if that is why."""
+        self._executor.committer.save(self._run, decision, partial(self._saved, decision, trouble))
 
-    def _saved(self, decision: Decision, error: BaseException | None) -> None:
+    def _saved(self, decision: Decision, trouble: str | None, error: BaseException | None) -> None:
         if error is None:
-            self._tell(decision)
+            self._tell(decision, trouble)
         elif self._has_second_try and self._save_instead(error):
             return
         else:
-            log.warning("outcome_not_saved", **about(self._run), error=error)
+            met = {} if trouble is None else {"trouble": trouble}
+            log.warning("outcome_not_saved", **about(self._run), error=error, **met)
         self._leave()
 
     def _save_instead(self, error: BaseException) -> bool:
@@ -314,8 +315,10 @@ class Execution:
                 return False
         return True
 
-    def _tell(self, decision: Decision) -> None:
+    def _tell(self, decision: Decision, trouble: str | None) -> None:
         run, outcome = self._run, decision.outcome
+        if trouble is not None:
+            log.error("run_handed_back", **about(run), error=trouble)
         if outcome is not None:
             view = OutcomeView(
                 run.run_id, run.generation, outcome.state, outcome.value, outcome.error, outcome.ended_at

@@ -30,8 +30,8 @@ INSTEAD: Mapping[str, str] = {
     "time.sleep": _DURABLE_SLEEP,
     "datetime.datetime.now": _DURABLE_NOW,
     "datetime.datetime.utcnow": _DURABLE_NOW,
-    "datetime.datetime.today": _DURABLE_NOW,
     "datetime.date.today": _DURABLE_NOW,
+    "datetime.datetime.today": _DURABLE_NOW,
     "uuid.uuid1": "use durable.uuid()",
     "uuid.uuid4": "use durable.uuid()",
     "random.random": _DURABLE_RANDOM,
@@ -84,7 +84,7 @@ def unsafe_calls(workflow: Executable) -> list[UnsafeCall]:
 
 def _found(tree: ast.AST, names: Mapping[str, object]) -> Iterator[tuple[ast.Call, str]]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and (found := _unsafe_name(_value(node.func, names))) is not None:
+        if isinstance(node, ast.Call) and (found := _unsafe_name(node.func, names)) is not None:
             if found == "asyncio.sleep" and _is_zero(node):
                 continue
             yield node, found
@@ -118,17 +118,32 @@ def _value(node: ast.expr, names: Mapping[str, object]) -> object:
     return None
 
 
-def _unsafe_name(value: object) -> str | None:
-    return None if value is None else next((name for name, known in _KNOWN if known is value), None)
+def _unsafe_name(called: ast.expr, names: Mapping[str, object]) -> str | None:
+    value = _value(called, names)
+    if value is None:
+        return None
+    owner = _value(called.value, names) if isinstance(called, ast.Attribute) else None
+    found = [known for known in _KNOWN if known.value is value]
+    # One class may have it from another, as datetime has today() from date: the one that was called is meant.
+    return next((known.name for known in found if known.owner is owner), found[0].name if found else None)
 
 
-def _known() -> Iterator[tuple[str, object]]:
+class Known(NamedTuple):
+    """A function that does not replay, and what it is called on."""
+
+    name: str
+    owner: object
+    value: object
+
+
+def _known() -> Iterator[Known]:
     for name in INSTEAD:
         module, *path = name.split(".")
+        owner: object = None
         value: object = _MODULES[module]
         for part in path:
-            value = inspect.getattr_static(value, part)
-        yield name, value
+            owner, value = value, inspect.getattr_static(value, part)
+        yield Known(name, owner, value)
 
 
 _KNOWN = list(_known())

@@ -51,10 +51,7 @@ class Keys:
             return None
         if use.digest == request.digest:
             return rows.repeated_answer(use.answer)
-        return KeyReused(
-            f"Key {request.key!r} of tenant {tenant!r} was used before for another {request.command.name}. "
-            "Use a new key, or send what was sent first."
-        )
+        return rows.key_reused(tenant, request)
 
     def use(self, tenant: str, request: Request, answer: Changed) -> None:
         """Keep what a request did for when its key comes again."""

@@ -13,7 +13,7 @@ from stepfast.kernel.commands import Change, Changed, LockedRun, Reopen, Request
 from stepfast.kernel.control import decide
 from stepfast.kernel.decisions import CallId, Decision, Fence, Joins
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.errors import KeyReused, NotFound, RowsRefused, StepfastError
+from stepfast.kernel.errors import NotFound, RowsRefused, StepfastError
 from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.items import LockedItem
@@ -149,10 +149,7 @@ def _earlier(connection: apsw.Connection, request: Request, tenant: str) -> Chan
         return None
     digest, answer = found[0]
     if digest != request.digest:
-        raise KeyReused(
-            f"Key {request.key!r} of tenant {tenant!r} was used before for another {request.command.name}. "
-            "Use a new key, or send what was sent first."
-        )
+        raise rows.key_reused(tenant, request)
     return rows.repeated_answer(answer)
 
 
