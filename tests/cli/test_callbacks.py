@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stepfast import Outside, RunFailed, RunState, callback_token, step, workflow
+from stepfast.kernel.errors import StoreUnavailable
 from tests.cli.invoking import Office
 from tests.support.apps import app_on
 from tests.support.asking import KEYS
@@ -78,3 +79,14 @@ async def test_the_state_that_is_told_is_that_of_after_the_call_back(database, o
         await until_state(await app.start(sign), RunState.WAITING)
     done = await office("callbacks", *words, "-o", "json", stdin=TOKENS[0])
     assert (done.code, done.json["state"]) == (0, "running")
+
+
+async def test_a_call_back_counts_although_the_store_is_away_right_behind_it(run, office, monkeypatch):
+    async def away(*_: object) -> None:
+        raise StoreUnavailable("The database did not answer.")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("stepfast.runs.Run.info", away)
+        done = await office("callbacks", "complete", "7", stdin=TOKENS[0])
+    assert (done.code, run.id in done.out) == (0, True)
+    assert await run.result(timeout="30s") == 7

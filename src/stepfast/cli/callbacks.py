@@ -12,6 +12,7 @@ from stepfast.cli.actors import actor_options
 from stepfast.cli.arguments import json_of
 from stepfast.cli.client import Client, with_client
 from stepfast.cli.reviews_answering import print_counted, read_token, run_after
+from stepfast.kernel.commands import Changed
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.views import RunView
 from stepfast.tokens import CALLBACK_PREFIX, Secret
@@ -40,7 +41,7 @@ def complete(client: Client, value: str | None, token_file: Path | None, asked_b
     result = None if value is None else json_of(value, "The value")
     token = Secret(read_token(token_file))
 
-    async def work(app: Stepfast) -> RunView:
+    async def work(app: Stepfast) -> RunView | Changed:
         done = await app.callbacks.complete(token, result, tenant=client.named_tenant, actor=asked_by)
         return await run_after(app, done)
 
@@ -60,7 +61,7 @@ def fail(
     _refuse_tokens(error_type, message)
     token = Secret(read_token(token_file))
 
-    async def work(app: Stepfast) -> RunView:
+    async def work(app: Stepfast) -> RunView | Changed:
         done = await app.callbacks.fail(token, error_type, message, tenant=client.named_tenant, actor=asked_by)
         return await run_after(app, done)
 

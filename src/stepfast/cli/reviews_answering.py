@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from stepfast.cli.client import Client, with_client
 from stepfast.cli.naming import review_named
 from stepfast.cli.printing import print_json, visible
 from stepfast.kernel.commands import Changed
-from stepfast.kernel.errors import Invalid
+from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.kernel.reviews import ReviewState, Verdict
 from stepfast.kernel.views import RunView
 from stepfast.reviews import Review
@@ -88,18 +89,20 @@ def resume(client: Client, token_file: Path | None, said: tuple[str, ...], **giv
     corrected = None if value is None else json_of(value, "The value")
     token = Secret(read_token(token_file))
 
-    async def work(app: Stepfast) -> RunView:
+    async def work(app: Stepfast) -> RunView | Changed:
         return await run_after(app, await app.reviews.resume(token, verdict, corrected, **given))
 
     print_counted(client, "The answer counts", client.perform(work))
 
 
-async def run_after(app: Stepfast, changed: Changed) -> RunView:
-    """The run as an answer has left it: what it answers with is the state that the answer has found."""
-    return await app.get(changed.run_id).info()
+async def run_after(app: Stepfast, changed: Changed) -> RunView | Changed:
+    """The run as an answer has left it, or else as the answer has found it: it counts, whatever becomes of the look."""
+    with contextlib.suppress(StepfastError):
+        return await app.get(changed.run_id).info()
+    return changed
 
 
-def print_counted(client: Client, what: str, run: RunView) -> None:
+def print_counted(client: Client, what: str, run: RunView | Changed) -> None:
     """Say that something counts, and where its run stands."""
     if client.is_json:
         print_json({"run_id": run.run_id, "state": run.state, "generation": run.generation})
