@@ -299,7 +299,9 @@ async def test_a_blob_store_that_cannot_even_be_closed_keeps_no_store_open(datab
             await super().close()
             raise RuntimeError("I stay")
 
+    before = set(threading.enumerate())
     with pytest.raises(StepfastError, match="I stay"):
         async with app_with(database, [chain], Clinging(tmp_path / "blobs")):
             pass
-    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("stepfast-")] == []
+    left = set(threading.enumerate()) - before
+    assert [thread.name for thread in left if thread.name.startswith("stepfast-")] == []
