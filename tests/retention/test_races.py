@@ -16,6 +16,7 @@ from tests.retention.test_kill import ORPHANS
 from tests.retention.workflows import ALL, pass_on, say
 from tests.stores.postgres import asking
 from tests.support.apps import PATIENT
+from tests.support.guards import rewrite
 from tests.support.sql import fetch
 
 RUNS = 30
@@ -111,8 +112,6 @@ async def test_a_pruner_waits_for_who_writes_to_an_ended_run_and_sees_what_that_
 
 @pytest.mark.timeout(60)
 async def test_the_broken_twin_that_locks_nothing_leaves_an_event_behind(unsealed, migrated_postgres_url):
-    async with asking(migrated_postgres_url) as connection:
-        source = await connection.fetchval("select pg_get_functiondef('stepfast.prune_runs'::regproc)")
-        await connection.execute(source.replace(" for update;", ";"))
+    await rewrite(migrated_postgres_url, "prune_runs", (" for update;", ";"))
     assert await pruned_meanwhile(unsealed, migrated_postgres_url) == {}
     assert len(await left_over(unsealed)) == 1

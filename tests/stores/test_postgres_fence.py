@@ -14,6 +14,7 @@ from stepfast.kernel.states import RunState, WaitKind
 from stepfast.stores.postgres.saving import save_call
 from tests.stores.harness import Harness, end, joins, step, wait
 from tests.stores.postgres import asking, opened
+from tests.support.guards import rewrite
 from tests.support.turns import turn
 
 RAISE_TOKEN = "update stepfast.task set token = token + 1 where run_id = $1"
@@ -61,10 +62,7 @@ async def test_a_token_raised_while_a_batch_waits_shuts_the_batch_out(harness, m
 
 async def test_without_the_lock_the_stale_step_would_land(harness, migrated_postgres_url):
     """The broken twin: what the test above would not notice if the lock were not what it tests."""
-    async with asking(migrated_postgres_url) as connection:
-        definition = "select pg_get_functiondef(oid) from pg_proc where oid::regproc::text = 'stepfast.save'"
-        text = await connection.fetchval(definition)
-        await connection.execute(text.replace("for no key update", ""))
+    await rewrite(migrated_postgres_url, "save", ("for no key update", ""))
     assert await save_during_a_token_raise(harness, migrated_postgres_url) == [Saving.SAVED]
 
 

@@ -15,6 +15,7 @@ from stepfast.stores.postgres.lines import Deadlines
 from tests.stores.harness import Harness
 from tests.stores.postgres import NamedWorkers, asking, opened
 from tests.stores.test_postgres_fence import until_blocked
+from tests.support.guards import rewrite
 
 Take = Callable[[Harness], Coroutine[Any, Any, None]]
 
@@ -93,10 +94,7 @@ async def test_what_a_worker_had_asked_for_goes_back_to_the_line_when_it_leaves(
 @pytest.mark.parametrize(("take", "waiting"), WAYS)
 async def test_without_the_lock_a_worker_that_has_left_would_hold_a_run(harness, migrated_postgres_url, take, waiting):
     """The broken twin: nobody would look after such a run before the next upkeep, which counts it as a crash."""
-    async with asking(migrated_postgres_url) as connection:
-        text = await connection.fetchval("select pg_get_functiondef('stepfast.stays'::regproc)")
-        assert LOCK in text
-        await connection.execute(text.replace(LOCK, ""))
+    await rewrite(migrated_postgres_url, "label_while_it_stays", (LOCK, ""))
     assert await leave_during(harness, migrated_postgres_url, take, waiting) == [("leased", "w1")]
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from stepfast.kernel.blobs import BlobFilter, BlobInfo, BlobKey
-from stepfast.kernel.commands import Changed, Request
+from stepfast.kernel.commands import Changed
 from stepfast.kernel.decisions import CallId, Message, OpenWait, Record
 from stepfast.kernel.errors import KeyReused
 from stepfast.kernel.ids import RunId, WorkerId
@@ -207,11 +207,11 @@ def repeated_answer(text: str) -> Changed:
     return Changed(**kept | {"state": RunState(kept["state"]), "repeated": True, "told": ()})
 
 
-def key_reused(tenant: str, request: Request) -> KeyReused:
+def key_reused(tenant: str, key: str | None, command: str) -> KeyReused:
     """The refusal of a command whose key came with another one before."""
-    told = TOLD_COMMANDS.get(request.command.name, request.command.name)
+    told = TOLD_COMMANDS.get(command, command)
     return KeyReused(
-        f"Key {request.key!r} of tenant {tenant!r} was used before for another {told}. "
+        f"Key {key!r} of tenant {tenant!r} was used before for another {told}. "
         "Use a new key, or send what was sent first."
     )
 

@@ -51,7 +51,7 @@ class Keys:
             return None
         if use.digest == request.digest:
             return rows.repeated_answer(use.answer)
-        return rows.key_reused(tenant, request)
+        return rows.key_reused(tenant, request.key, request.command.name)
 
     def use(self, tenant: str, request: Request, answer: Changed) -> None:
         """Keep what a request did for when its key comes again."""

@@ -149,7 +149,7 @@ def _earlier(connection: apsw.Connection, request: Request, tenant: str) -> Chan
         return None
     digest, answer = found[0]
     if digest != request.digest:
-        raise rows.key_reused(tenant, request)
+        raise rows.key_reused(tenant, request.key, request.command.name)
     return rows.repeated_answer(answer)
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import apsw
 
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.errors import KeyReused
 from stepfast.kernel.event_data import signal_data
 from stepfast.kernel.events import EventType
 from stepfast.kernel.exchange import Delivered, Delivery
 from stepfast.kernel.states import RunState, TaskState
+from stepfast.stores import rows
 from stepfast.stores.sqlite import reading
 from stepfast.stores.sqlite.asking import Row, fetch, moment, one, statements
 from stepfast.stores.sqlite.pending import last_event, write_events
@@ -56,10 +56,7 @@ def _earlier(connection: apsw.Connection, delivery: Delivery, tenant: str) -> Ru
         return None
     digest, answer = found[0]
     if digest != delivery.digest:
-        raise KeyReused(
-            f"Key {delivery.key!r} of tenant {tenant!r} was used before for another {delivery.kind}. "
-            f"Use a new key, or send what was sent first."
-        )
+        raise rows.key_reused(tenant, delivery.key, delivery.kind)
     return RunState(answer)
 
 

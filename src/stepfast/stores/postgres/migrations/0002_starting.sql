@@ -15,15 +15,15 @@ begin
 end
 $$;
 
--- Whether a worker is alive, and will not leave before this transaction has ended: it may have hung up on this very claim
--- or birth, and what that takes must be there when it gives everything back. No lock on its row: that would be written
--- down, and a claim that finds nothing writes nothing.
-create function stepfast.stays(k_worker uuid) returns boolean
+-- The label of a worker that is alive and will not leave before this transaction has ended, null if it is not: it may
+-- have hung up on this very claim or birth, and what that takes must be there when it gives everything back. No lock on
+-- its row: that would be written down, and a claim that finds nothing writes nothing.
+create function stepfast.label_while_it_stays(k_worker uuid) returns text
 language plpgsql volatile
 as $$
 begin
     perform pg_advisory_xact_lock_shared(hashtext('stepfast'), hashtext(k_worker::text));
-    return exists (select from stepfast.worker w where w.worker_id = k_worker and w.dead_at is null);
+    return (select w.label from stepfast.worker w where w.worker_id = k_worker and w.dead_at is null);
 end
 $$;
 
@@ -169,8 +169,8 @@ begin
         end loop;
     end if;
 
-    if stepfast.stays(n_holder) then
-        holder_label := (select w.label from stepfast.worker w where w.worker_id = n_holder);
+    holder_label := stepfast.label_while_it_stays(n_holder);
+    if holder_label is not null then
         idle := '{}';
         for q in select distinct u from unnest(n_queue) u loop
             perform from stepfast.task t where t.queue = q and t.state = 'ready' and not t.hold and t.crashes = 0 limit 1;

@@ -339,7 +339,7 @@ declare
 begin
     picked := '{}';
     suspects_wait := false;
-    if not stepfast.stays(c_worker) then
+    if stepfast.label_while_it_stays(c_worker) is null then
         return;
     end if;
     for i in 1 .. cardinality(q_name) loop
@@ -376,7 +376,7 @@ declare
     moment bigint := stepfast.now_ms();
     chosen uuid[];
 begin
-    if not stepfast.stays(c_worker) then
+    if stepfast.label_while_it_stays(c_worker) is null then
         return '{}';
     end if;
     chosen := array(
