@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from stepfast import Retry, RunCancelled, step, workflow
 from stepfast.kernel.decisions import Park
+from stepfast.workflows import stay
 from stepfast.workflows.context import RunContext
 from tests.support.apps import QUICK, Bodies, app_on
 from tests.support.virtual_time import timed_app, until_ran
@@ -115,3 +117,46 @@ async def test_without_the_guard_the_holder_of_a_cancelled_run_goes_on(database,
 
     monkeypatch.setattr(RunContext, "look_now", look_away)
     assert not await is_stopped_by_a_cancel(database, reads=50)
+
+
+NEWS = 500
+
+
+async def looks_until_the_end(database, monkeypatch) -> int:
+    """How often a run has looked when it ended, where each of its first looks finds that more has come meanwhile."""
+    begun, finish, looks = asyncio.Event(), asyncio.Event(), Counter[str]()
+    look_now = RunContext.look_now
+
+    @step
+    async def one(number: int) -> int:
+        begun.set()
+        await finish.wait()
+        return number
+
+    @workflow
+    async def flow() -> int:
+        return sum([await one(number) for number in range(3)])
+
+    async def find_more(context: RunContext) -> bool:
+        answer = await look_now(context)
+        finish.set()
+        looks["of the run"] += 1
+        context._has_news = looks["of the run"] < NEWS
+        return answer
+
+    monkeypatch.setattr(RunContext, "look_now", find_more)
+    async with app_on(database, [flow]) as app:
+        run = await app.start(flow)
+        await begun.wait()
+        await run.signal("noise")
+        assert await run.result() == 3
+    return looks["of the run"]
+
+
+async def test_a_run_goes_on_while_something_comes_for_it_all_the_time(database, monkeypatch):
+    assert await looks_until_the_end(database, monkeypatch) < NEWS
+
+
+async def test_without_turns_between_looks_a_run_waits_until_nothing_more_comes(database, monkeypatch):
+    monkeypatch.setattr(stay, "LOOKS_IN_A_ROW", NEWS + 1)
+    assert await looks_until_the_end(database, monkeypatch) == NEWS

@@ -120,7 +120,7 @@ class RunContext(Stay):
             # A held run's steps under way are recorded, but the code hears of them only when it is resumed.
             self.leave_when_still()
             return False
-        if self._looking:
+        if self._reading:
             # It may be a pause that has come, and whoever sent it counts on it.
             return False
         if self._fresh and not self._take_up_fresh():

@@ -92,7 +92,7 @@ class Stay:
         self._leaving: BaseException | None = None
         self._parking = False
         self._has_news = False
-        self._looking = False
+        self._looking = self._reading = False
         self._moved: asyncio.Future[None] | None = None
 
     def save(self, decision: Decision, answered: Callable[[BaseException | None], None]) -> None:
@@ -217,17 +217,29 @@ class Stay:
         """
         self._has_news = True
         if not self._closed and not self._looking:
-            self._looking = True
+            self._looking = self._reading = True
             self.run_errand(self._look(), "stepfast-look")
 
     async def _look(self) -> None:
+        looks = 0
         try:
             while self._has_news and not self._closed and self.stopped_by is None:
+                if looks == LOOKS_IN_A_ROW:
+                    looks = 0
+                    await self._give_turn()
                 self._has_news = False
                 await self.look_now()
+                looks += 1
         finally:
-            self._looking = False
+            self._looking = self._reading = False
             self.kick()
+
+    async def _give_turn(self) -> None:
+        """Let the code go on between two looks: where something comes all the time there would be no other moment."""
+        self._reading = False
+        self.kick()
+        await asyncio.sleep(0)
+        self._reading = True
 
     async def look_now(self) -> bool:
         """Read what has come for the run, and let those look who wait for it; False when that was not possible."""
@@ -282,6 +294,10 @@ class Stay:
         """Nothing of the run is left here: take apart what refers to each other, so that it is freed at once."""
         self.on_stop = _nothing
         self.loop.release()
+
+
+# The code waits for what has come to be read, but not for all that may come meanwhile.
+LOOKS_IN_A_ROW = 4
 
 
 def _nothing() -> None:
