@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stepfast import RunFailed, WrongCall, step, workflow
+from stepfast import Graph, RunFailed, WrongCall, step, workflow
 from tests.support.apps import app_on
 
 
@@ -136,3 +136,42 @@ async def test_a_form_that_a_function_lacks_names_the_right_one_outside_of_runs_
         awaited.aio(1)  # type: ignore[attr-defined]
     with pytest.raises(WrongCall, match=r"write `await plain\.aio\(\.\.\.\)`"):
         plain.sync(1)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("called", "in_async", "in_def"),
+    [
+        (awaited_child, r"write `await awaited_child\(\.\.\.\)`", r"call awaited_child\.sync\(\.\.\.\)"),
+        (plain_child, r"write `await plain_child\.aio\(\.\.\.\)`", r"call plain_child\(\.\.\.\)"),
+    ],
+    ids=["async", "def"],
+)
+async def test_a_run_of_its_own_in_workflow_code_names_the_call_of_a_child(database, called, in_async, in_def):
+    @workflow
+    async def awaits() -> int:
+        result: int = called.run(1)
+        return result
+
+    @workflow
+    def blocks() -> int:
+        result: int = called.run(1)
+        return result
+
+    await refused(database, [awaits, called], in_async)
+    await refused(database, [blocks, called], in_def)
+
+
+async def test_a_graph_that_workflow_code_runs_is_sent_to_a_step(database):
+    graph = Graph("order", input=int, output=int)
+    graph.use(awaited, number=graph.input)
+
+    @workflow
+    def blocks() -> int:
+        return graph.run(1)
+
+    await refused(database, [blocks], r"use `await app\.start\(order, \.\.\.\)` in a function marked @step")
+
+
+async def test_a_run_of_its_own_in_other_async_code_names_the_start_of_a_run():
+    with pytest.raises(WrongCall, match=r"in async code use `await app\.start\(plain_child, \.\.\.\)`"):
+        plain_child.run(1)

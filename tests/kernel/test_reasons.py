@@ -199,7 +199,15 @@ def test_a_run_that_is_ready_is_in_line_though_one_of_its_steps_is_backing_off()
 
 def test_a_wait_whose_time_has_come_needs_a_worker():
     overdue, run = wait(WaitKind.TIME, due_at=NOW), view(RunState.WAITING, queue="default")
-    assert "Its time has come: Start one with `stepfast worker`." in why(run, overdue, workers=[])
+    missing = "Its time has come: No worker is alive. Start one with `stepfast worker`."
+    assert missing in why(run, overdue, workers=[])
+
+
+def test_a_wait_whose_time_has_come_needs_a_worker_with_its_code():
+    overdue, run = wait(WaitKind.TIME, due_at=NOW), view(RunState.WAITING)
+    said = why(run, overdue, workers=[worker(codes=("other@1",))])
+    assert f"Its time has come: No live worker has {run.code}. Start one whose app has it." in said
+    assert "Its time has come: The next worker with a free slot takes it up." in why(run, overdue)
 
 
 @pytest.mark.parametrize(
@@ -341,7 +349,9 @@ def test_a_cancelled_run_says_by_whom():
 
 
 def test_a_completed_run_waits_for_nothing():
-    assert "It ended at 2025-06-15 15:06:40 UTC." in why(view(RunState.COMPLETED, ended_at=NOW))
+    text = why(view(RunState.COMPLETED, ended_at=NOW))
+    assert "It ended at 2025-06-15 15:06:40 UTC." in text
+    assert "Nothing moves it any more but a rerun or a rollback." in text
 
 
 def test_only_what_people_did_is_looked_up_in_the_history():

@@ -78,7 +78,7 @@ def _end(seen: Seen) -> Reason:
     if run.state is RunState.PARTIAL:
         text = f"It ended in part at {at}: {fields_of(run.error).get('message') or 'some of its steps failed'}."
         return Reason("ended", text, f"`stepfast runs retry {run.run_id}` does these again.")
-    return Reason("ended", f"It ended at {at}.", "Nothing moves it any more but a rerun.")
+    return Reason("ended", f"It ended at {at}.", "Nothing moves it any more but a rerun or a rollback.")
 
 
 def _pause(seen: Seen) -> Reason:

@@ -16,7 +16,7 @@ from stepfast.kernel.outside import CALLBACK, Asking
 from stepfast.kernel.replay import way_back
 from stepfast.kernel.reviews import ANYBODY, ReviewId
 from stepfast.kernel.rules import HAND_BACK_WAIT_ID
-from stepfast.kernel.seen import Reason, Seen, fields_of, lacking, moment, takers
+from stepfast.kernel.seen import Reason, Seen, fields_of, lacking, moment
 from stepfast.kernel.states import PENDING_WAITS, RunState, WaitKind
 from stepfast.kernel.troubles import trouble_of
 
@@ -100,6 +100,12 @@ def _when_held(seen: Seen) -> str | None:
     return "The run goes on from there when it is tried again." if is_put_off(seen) else None
 
 
+def _taken_up(seen: Seen) -> str:
+    """Who takes a run up that is due, or what is missing for that, in sentences that need none before them."""
+    lack = lacking(seen, seen.run.workflow, seen.run.code, seen.run.queue)
+    return "The next worker with a free slot takes it up." if lack is None else str(lack)
+
+
 def _wait(wait: OpenWait, seen: Seen) -> Reason:
     run_id, until = seen.run.run_id, _until(wait)
     match wait.kind:
@@ -125,7 +131,7 @@ def _wait(wait: OpenWait, seen: Seen) -> Reason:
         case _:
             assert_never(wait.kind)
     if wait.due_at is not None and not _is_ahead(wait, seen.now):
-        mover = f"Its time has come: {_when_held(seen) or takers(seen).moved_by}"
+        mover = f"Its time has come: {_when_held(seen) or _taken_up(seen)}"
     return Reason(wait.kind, text, mover, wait.due_at)
 
 

@@ -219,10 +219,29 @@ def _refuse_in_step(name: str) -> None:
 
 def run_blocking(workflow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a workflow on the default app, which the application above brings along."""
-    if events._get_running_loop() is not None or thread_branch() is not None:
-        raise WrongCall(f"{workflow.name}.run(...) blocks: in async code use `await app.start({workflow.name}, ...)`.")
+    _refuse_run(workflow)
     runner: Callable[..., Any] = importlib.import_module(DEFAULT_APP).run_on_default_app
     return runner(workflow, args, kwargs)
+
+
+def _refuse_run(workflow: Workflow) -> None:
+    """A run of its own would block the loop that runs here, and workflow code would start another on every replay."""
+    name, loop = workflow.name, events._get_running_loop()
+    if isinstance(loop, RunLoop) or (loop is None and thread_branch() is not None):
+        right = _as_child(workflow, is_async=loop is not None)
+        raise WrongCall(f"{name}.run(...) blocks, and was called in the code of a workflow: {right}.")
+    if loop is not None:
+        raise WrongCall(f"{name}.run(...) blocks: in async code use `await app.start({name}, ...)`.")
+
+
+def _as_child(workflow: Workflow, is_async: bool) -> str:
+    """The form of a call that makes it a child; graphs have none in functions."""
+    name = workflow.name
+    if workflow.kind != Workflow.kind:
+        return f"use `await app.start({name}, ...)` in a function marked @step"
+    if is_async:
+        return f"write `await {name}(...)`" if workflow.is_async else f"write `await {name}.aio(...)`"
+    return f"call {name}.sync(...)" if workflow.is_async else f"call {name}(...)"
 
 
 # By name, for this layer must not know the one that wires it.
