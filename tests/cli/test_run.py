@@ -133,6 +133,7 @@ async def test_ctrl_c_gives_the_run_back(database):
         run_id = (await command.says("of")).split()[1]
         command.process.send_signal(signal.SIGINT)
         assert await command.ends() == 130
+        assert f"`stepfast runs why {run_id}` tells what it waits for." in await command.says("tells")
     shown = (await invoke("runs", "show", run_id, "-o", "json", "--database", database)).json
     assert (shown["ended_at"], shown["worker_id"], shown["crashes"]) == (None, None, 0)
 
@@ -143,7 +144,7 @@ async def test_ctrl_c_before_the_run_is_stored_speaks_of_no_run(database, file, 
 
     monkeypatch.setattr(Stepfast, "start", interrupted)
     done = await run(database, file)
-    assert (done.code, done.out, "given back" in done.err) == (130, "", False)
+    assert (done.code, done.out, "let go" in done.err) == (130, "", False)
 
 
 MISTAKES = {

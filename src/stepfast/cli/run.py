@@ -73,7 +73,8 @@ def run(
     except KeyboardInterrupt:
         # Before the start is answered nobody has heard of a run, and there may be none.
         if started:
-            say("The run was given back to the line; a worker that has its workflow goes on with it.")
+            say(f"Run {started[0]} was let go; a worker that has its workflow goes on with it when it is due.")
+            say(f"`stepfast runs why {started[0]}` tells what it waits for.")
         raise
 
 

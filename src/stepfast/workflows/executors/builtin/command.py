@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import resource
 import shutil
 import signal
+import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process, SubprocessStreamProtocol
 from dataclasses import dataclass
 from typing import Literal, TypedDict
@@ -73,7 +73,8 @@ class CommandRun:
         """
         refuse(self.validate_config(config))
         program, variables, limit_s = self._program(args), self._variables(env), timeout_s(config.timeout)
-        session = await _started([program, *args[1:]], variables, cwd, input is not None, config)
+        limited = _limited([program, *args[1:]], variables, config.max_memory_bytes)
+        session = await _started(limited, variables, cwd, input is not None, config)
         answer = await session.run(input, limit_s, args[0])
         if check and answer["code"] != 0:
             hidden = [] if isinstance(env, dict) else list(variables.values())
@@ -138,10 +139,36 @@ async def _started(
         raise Invalid(f"{shown(args[0])} cannot be started so: {error}.") from error
 
 
+# It takes its limit upon itself and then becomes the program: set from here, a limit comes after the first moments of
+# the program, and a busy machine makes them long. Python sets LC_CTYPE as it starts, which is not the program's.
+BECOME_LIMITED = """
+import os, resource, sys
+most, language, *program = sys.argv[1:]
+variables = dict(os.environb)
+variables.pop(b"LC_CTYPE", None)
+if language:
+    variables[b"LC_CTYPE"] = os.fsencode(language[1:])
+resource.setrlimit(resource.RLIMIT_AS, (int(most), int(most)))
+try:
+    os.execve(program[0], program, variables)
+except OSError as error:
+    os.write(2, f"It could not be started: {error}.".encode())
+    os._exit(126)
+"""
+
+
+def _limited(args: list[str], variables: dict[str, str], most: int | None) -> list[str]:
+    """What is to be started, so that the program has no more memory from its beginning on."""
+    if most is None:
+        return args
+    language = "=" + variables["LC_CTYPE"] if "LC_CTYPE" in variables else ""
+    return [sys.executable, "-I", "-S", "-c", BECOME_LIMITED, str(most), language, *args]
+
+
 def _memory_problems(most: int | None) -> list[str]:
     if most is None:
         return []
-    if not hasattr(resource, "prlimit"):
+    if not sys.platform.startswith("linux") or not sys.executable:
         return ["max_memory_bytes: this system cannot limit it."]
     return bound_problems("max_memory_bytes", most, MIN_MEMORY_BYTES, MAX_MEMORY_BYTES)
 
@@ -160,7 +187,6 @@ class _Session:
     async def run(self, text: str | None, limit_s: float, program: str) -> CommandAnswer:
         finishing = asyncio.ensure_future(self._finish(text))
         try:
-            self._limit_memory()
             await asyncio.wait({finishing}, timeout=limit_s)
             if not finishing.done():
                 raise StepTimeout(f"{shown(program)} did not end within {limit_s:g} s and was killed.")
@@ -184,12 +210,6 @@ class _Session:
         leaving = asyncio.ensure_future(self._process.wait())
         await asyncio.wait({leaving}, timeout=UNWINDING_S)
         leaving.cancel()
-
-    def _limit_memory(self) -> None:
-        most = self._config.max_memory_bytes
-        if most is not None:
-            with contextlib.suppress(ProcessLookupError):
-                resource.prlimit(self._process.pid, resource.RLIMIT_AS, (most, most))
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
