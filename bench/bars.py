@@ -106,7 +106,7 @@ LINES = (
     Line("recovery_s", "kill -9 to all complete with a lease of 5 s, s", everywhere(at_most(8))),
     Line("recovery_bodies_again", "  bodies run again, of 2,000"),
     Line("outage_s", "server away for 20 s: from its return to all complete, s"),
-    Line("outage_bodies_again", "  bodies run again, of 12,000", everywhere(at_most(0))),
+    Line("outage_bodies_again", "  bodies run again, of 48,000", everywhere(at_most(0))),
     Line("import_ms", "import stepfast, ms", everywhere(at_most(150))),
     # What is not used is not loaded, so that the import alone says little.
     Line("first_use_ms", "  with the first use of app, step and workflow, ms", everywhere(at_most(150))),

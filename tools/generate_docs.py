@@ -526,8 +526,9 @@ def settings_page() -> str:
         "Settings",
         "An option of the command line or an argument in Python beats a variable with the prefix `STEPFAST_`, which "
         "beats the plain variable, which beats `[tool.stepfast]` in the nearest pyproject.toml, which beats the "
-        "default. A value that does not fit stops the program at its start with E-VAL-001; all such values are named "
-        "at once. A variable `STEPFAST_…` that nothing reads is told of in the log, with the nearest name there is.",
+        "default. An empty variable counts as not set. A value that does not fit stops the program at its start with "
+        "E-VAL-001; all such values are named at once. A variable `STEPFAST_…` that nothing reads is told of in the "
+        "log, with the nearest name there is.",
         _table(("variable", "key in pyproject.toml", "meaning", "allowed", "default"), rows),
     )
 
@@ -563,7 +564,8 @@ def events_page() -> str:
         "The history of a run, as `await run.history()` (a thousand at a time, see `after`) and the table "
         "[event](schema.md#event) have it. An event is never changed or removed. It is written in the same commit as "
         "what it tells of; only `started`, `step_started` and `step_progress` go along with the run's next "
-        "commit, and can be lost in a crash. Types are only added.",
+        "commit. `started` is told once in each generation in which the code has begun: after a crash before that "
+        "commit by the next worker that has the run. The other two can be lost in a crash. Types are only added.",
         "Fields: `position` counts over all runs and `seq` within the run, `type`, `at` in milliseconds, `run_id`, "
         "`tenant`, `generation`, `token`, and, where they apply, `step` (as `name#1`, with the branch before it: "
         "`1.2/name#1`), `attempt`, `actor` and `data`, which is JSON text. Whoever reads an event is also shown its "

@@ -74,8 +74,13 @@ class Stepfast(Doors):
         self._ids = Ids()
         self.workers = Workers(self)
         self.executors = Executors(self._executors)
-        for sink in (*(sinks or ()), *self._sink_urls):
+        for sink in sinks or ():
             self.sinks.add(sink)
+        if self._sink_urls:
+            # Most apps have none.
+            from stepfast.outbox import add_sinks
+
+            add_sinks(self.sinks, self._sink_urls, self._sinks_place)
 
     def worker(
         self,

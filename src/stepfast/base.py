@@ -86,7 +86,7 @@ class AppBase:
         self._clock: Clock = clock or SystemClock()
         self._listeners = Listeners()
         self._subscriptions: list[Subscription] = []
-        self._sink_urls = settings.sinks
+        self._sink_urls, self._sinks_place = settings.sinks, settings.sinks_place
         self.token_ttl_ms = settings.token_ttl_hours * HOUR_MS
         self.token_keys = self._keys_of(settings)
         self.signer: Signer | None = None

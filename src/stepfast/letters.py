@@ -28,9 +28,10 @@ MOST_GROUPS = 100_000
 class DeadLetters:
     """The dead letters on an app's store.
 
-    Filters are `workflow`, `step` (its name, or its address, like `charge#1`), `error_type` (`module:name`), `tenant`
-    and `recorded_after`. Those that somebody has replayed or discarded are left out unless `resolved`. For many at once
-    there is `group` too: the id that `groups` gives to equal failures, or the shape that they have in common.
+    Filters are `workflow`, `step` (its name, or its address, like `charge#1`), `error_type` (its name, or
+    `module:name`), `tenant` and `recorded_after`. Those that somebody has replayed or discarded are left out unless
+    `resolved`. For many at once there is `group` too: the id that `groups` gives to equal failures, or the shape that
+    they have in common.
     """
 
     def __init__(self, app: AppBase) -> None:

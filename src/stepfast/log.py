@@ -41,6 +41,12 @@ EVENTS = {
         "minute, with the number of `failures` since the last one.",
     ),
     "hint_failed": LogEvent("error", "A hint to other processes could not be sent; they look by themselves."),
+    "hints_lost": LogEvent(
+        "warning",
+        "Hints of other processes cannot be heard for now, at STEPFAST_DATABASE_DIRECT_URL if that is set; until "
+        "`hints_returned` the process looks by itself, at each poll.",
+    ),
+    "hints_returned": LogEvent("info", "Hints of other processes can be heard again."),
     "listener_failed": LogEvent("error", "A function that hears of runs raised; the run is not concerned."),
     "message_not_handled": LogEvent("error", "A queue's message for a run could not be handled; it comes again."),
     "outcome_not_saved": LogEvent(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 from stepfast.base import AppBase
@@ -41,6 +41,15 @@ class _Facts:
     async def lineage(self, tenant: str, run_id: RunId, generation: int, limit: int) -> list[LineageView]:
         where = LineageFilter(tenant, run_id, limit=limit, generation=generation)
         return await self._app._open_parts().store.lineage(where)
+
+
+def add_sinks(sinks: Sinks, urls: Iterable[str], place: str) -> None:
+    """Publish to the sinks at URLs that were given outside of code; an error says in which place."""
+    for url in urls:
+        try:
+            sinks.add(url)
+        except Invalid as error:
+            raise Invalid(f"{place} does not fit. {error}") from error
 
 
 class Sinks:

@@ -369,13 +369,16 @@ class Run(Generic[T]):
     async def execute(self) -> RunState:
         """Run it here and now with a worker of its own, until it ends or waits; the state that it came to."""
         run = await self.info()
-        check_move(self.id, run.state, "claim")
+        # Of a run that waits the time may have come: only the store, by its own clock, can say.
+        if run.state is not RunState.WAITING:
+            check_move(self.id, run.state, "claim")
         await self._home.learn()
         if self._home.registry.by_code(_code(run)) is None:
             raise Invalid(
                 f"Run {self.id} is of {_code(run)}, which this app does not have. Import the module that has it."
             )
         if not await self._home.execute(self._run_id):
+            check_move(self.id, (await self.info()).state, "claim")
             raise IllegalMove(f"Run {self.id} cannot be taken now. {await self.why()}")
         return (await self.info()).state
 

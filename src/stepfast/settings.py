@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
@@ -17,105 +16,42 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stepfast.kernel.blobs import DEFAULT_THRESHOLD, IN_THE_DATABASE
-from stepfast.kernel.durations import in_seconds, span_ms
+from stepfast.kernel.durations import span_ms
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.retry import Retry
-from stepfast.kernel.texts import MAX_TEXT, check_text, shown
+from stepfast.kernel.texts import shown
 from stepfast.log import Log
 from stepfast.project_file import Entry, project_table
-from stepfast.signing import KEYS_ALLOWED as SEAL_KEYS_ALLOWED
-from stepfast.signing import SealKeys, read_seal_keys
-from stepfast.tokens import KEYS_ALLOWED, KeyRing, read_keys
-from stepfast.worker.settings import BOUNDS, WorkerSettings
-from stepfast.workflows.executors.allowed import Allowed, read_names, read_networks, read_variables
+from stepfast.setting_kinds import (
+    BLOBS,
+    DATABASE,
+    DIRECT,
+    KEYS,
+    LOG,
+    MILLISECONDS,
+    MODULES,
+    NAMES,
+    NETWORKS,
+    SEAL_KEYS,
+    TEXT,
+    URLS,
+    VARIABLES,
+    Kind,
+    LogSettings,
+    choice,
+    number,
+    span,
+)
+from stepfast.signing import SealKeys
+from stepfast.tokens import KeyRing
+from stepfast.worker.settings import WorkerSettings
+from stepfast.workflows.executors.allowed import Allowed
 
 log = Log("settings")
 
 PREFIX = "STEPFAST_"
 DEFAULT_DATABASE = "sqlite:///.stepfast/stepfast.db"
-LEVELS = ("debug", "info", "warning", "error")
-FORMATS = ("text", "json")
 ENVIRONMENTS = ("development", "production")
-MAX_COUNT = 100_000
-
-
-class LogSettings(NamedTuple):
-    """How much of the engine's own log is shown, and in which form."""
-
-    level: str = "info"
-    form: str = "text"
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What a setting may hold: how its text is read, and what is allowed in words."""
-
-    allowed: str
-    read: Callable[[str], Any]
-
-
-def _number(lowest: int, highest: int = MAX_COUNT) -> Kind:
-    def read(text: str) -> int:
-        number = int(text)
-        if not lowest <= number <= highest:
-            raise ValueError
-        return number
-
-    return Kind(f"a whole number from {lowest:,} to {highest:,}", read)
-
-
-def _span(name: str) -> Kind:
-    bounds = BOUNDS[f"{name}_ms"]
-
-    def read(text: str) -> int:
-        span = span_ms(in_seconds(text))
-        if not bounds.hold(span):
-            raise ValueError
-        return span
-
-    return Kind(f'{bounds.as_spans}, like "200ms", "30s", "5m", or in seconds', read)
-
-
-def _choice(choices: tuple[str, ...]) -> Kind:
-    def read(text: str) -> str:
-        if text not in choices:
-            raise ValueError
-        return text
-
-    return Kind(f"one of {', '.join(choices)}", read)
-
-
-def _read_log(text: str) -> LogSettings:
-    words = [word.strip().lower() for word in text.split(",")]
-    levels = [word for word in words if word in LEVELS]
-    forms = [word for word in words if word in FORMATS]
-    if len(levels) + len(forms) != len(words) or len(levels) > 1 or len(forms) > 1:
-        raise ValueError
-    return LogSettings(*levels or ["info"], *forms or ["text"])
-
-
-def _read_text(text: str) -> str:
-    return check_text("text", text)
-
-
-def _read_urls(text: str) -> tuple[str, ...]:
-    # One URL may have several hosts with commas between them; the next one begins with its scheme.
-    urls = tuple(re.split(r"[,\s]+(?=[A-Za-z][A-Za-z0-9+.-]*://|log:)", text.strip()))
-    if any(":" not in url for url in urls):
-        raise ValueError
-    return urls
-
-
-URLS = Kind("URLs with commas between them, like redis://host:6379/0?stream=events", _read_urls)
-NAMES = Kind("names with commas between them", read_names)
-VARIABLES = Kind("names of variables with commas between them", read_variables)
-NETWORKS = Kind("addresses and networks like 10.0.0.0/8 with commas between them, or * for all", read_networks)
-KEYS = Kind(KEYS_ALLOWED, read_keys)
-SEAL_KEYS = Kind(SEAL_KEYS_ALLOWED, read_seal_keys)
-TEXT = Kind(f"text of 1 to {MAX_TEXT:,} characters", _read_text)
-LOG = Kind(f"a level ({', '.join(LEVELS)}), a format ({', '.join(FORMATS)}), or both with a comma", _read_log)
-# A hundred days: no backoff needs more, and the sum of many stays a moment that every store can hold.
-MILLISECONDS = _number(0, 100 * 24 * 3_600_000)
 
 
 @dataclass(frozen=True)
@@ -137,61 +73,61 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("STEPFAST_DATABASE_URL", TEXT, DEFAULT_DATABASE, "The database: `sqlite:///file.db` or `postgresql://…`."),
+    Setting(
+        "STEPFAST_DATABASE_URL", DATABASE, DEFAULT_DATABASE, "The database: `sqlite:///file.db` or `postgresql://…`."
+    ),
     Setting(
         "STEPFAST_DATABASE_DIRECT_URL",
-        TEXT,
+        DIRECT,
         "",
         "The same PostgreSQL database without a pooler in between, for hints between processes.",
     ),
     Setting(
         "STEPFAST_BLOBS",
-        TEXT,
+        BLOBS,
         IN_THE_DATABASE,
         "Where large values are kept: `database`, a folder, or `file:///folder`. The same for all on one database.",
     ),
     Setting(
         "STEPFAST_BLOB_THRESHOLD",
-        _number(1_024, 16 * 1024 * 1024),
+        number(1_024, 16 * 1024 * 1024),
         str(DEFAULT_THRESHOLD),
         "A value of more characters than this, as JSON, is large.",
     ),
     Setting("STEPFAST_APP", TEXT, "", "Where the app is: `module:name` or `file.py:name`."),
     Setting("STEPFAST_TENANT", TEXT, "default", "The tenant that commands and starts without one are for."),
-    Setting("STEPFAST_ENV", _choice(ENVIRONMENTS), "development", "What this installation is for."),
+    Setting("STEPFAST_ENV", choice(ENVIRONMENTS), "development", "What this installation is for."),
     Setting("STEPFAST_LOG", LOG, "info,text", "Level and format of the engine's own log."),
-    Setting(
-        "STEPFAST_CONCURRENCY", _number(1), "100", "How many runs of each queue a worker process executes at once."
-    ),
-    Setting("STEPFAST_LEASE", _span("lease"), "30s", "How long a worker that is not heard of keeps its runs."),
+    Setting("STEPFAST_CONCURRENCY", number(1), "100", "How many runs of each queue a worker process executes at once."),
+    Setting("STEPFAST_LEASE", span("lease"), "30s", "How long a worker that is not heard of keeps its runs."),
     Setting(
         "STEPFAST_HEARTBEAT",
-        _span("heartbeat"),
+        span("heartbeat"),
         "lease / 3",
         "How often a worker says that it lives; twice per lease or more.",
     ),
     Setting(
         "STEPFAST_POLL",
-        _span("poll"),
+        span("poll"),
         "1s",
         "How long an idle worker waits before it looks for runs again. Sleeps and retries end in time all the same, "
         "unless the worker that put the run off has left: then up to so much late.",
     ),
-    Setting("STEPFAST_UPKEEP", _span("upkeep"), "1s", "How often a worker looks after what dead ones left behind."),
-    Setting("STEPFAST_GRACE", _span("grace"), "8s", "How long steps under way may take to finish when a worker stops."),
+    Setting("STEPFAST_UPKEEP", span("upkeep"), "1s", "How often a worker looks after what dead ones left behind."),
+    Setting("STEPFAST_GRACE", span("grace"), "8s", "How long steps under way may take to finish when a worker stops."),
     Setting(
         "STEPFAST_MAX_CRASHES",
-        _number(1),
+        number(1),
         "3",
         "How often a run that has its worker to itself may kill it before it fails for good.",
     ),
     Setting("STEPFAST_WORKER_ID", TEXT, "host and pid", "The label by which people recognise a worker."),
-    Setting("STEPFAST_MAX_CLAIMS", _number(1), "500", "How many runs of a queue one claim takes at most."),
-    Setting("STEPFAST_MAX_POLLS", _number(1), "100", "How many questions after outside work a worker asks at once."),
-    Setting("STEPFAST_MAX_PUBLISH", _number(1), "500", "How many events a sink is given in one pass."),
+    Setting("STEPFAST_MAX_CLAIMS", number(1), "500", "How many runs of a queue one claim takes at most."),
+    Setting("STEPFAST_MAX_POLLS", number(1), "100", "How many questions after outside work a worker asks at once."),
+    Setting("STEPFAST_MAX_PUBLISH", number(1), "500", "How many events a sink is given in one pass."),
     Setting(
         "STEPFAST_WORKER_MAX_RETRIES",
-        _number(0),
+        number(0),
         "3",
         "How often a step that names no policy is tried again; 3 are four attempts.",
         plain=True,
@@ -204,7 +140,7 @@ SETTINGS = (
     ),
     Setting(
         "STEPFAST_RESUME_TOKEN_TTL_HOURS",
-        _number(1, 87_600),
+        number(1, 87_600),
         "24",
         "How many hours a resume token works, unless it is issued for another time.",
         plain=True,
@@ -225,8 +161,8 @@ SETTINGS = (
         "public keys alone, nothing is sealed.",
         is_secret=True,
     ),
-    Setting("STEPFAST_SEAL_EVERY", _span("seal_every"), "10s", "How often a worker seals what was written since."),
-    Setting("STEPFAST_PRUNE_EVERY", _span("prune_every"), "1m", "How often a worker lets go old runs, by policies."),
+    Setting("STEPFAST_SEAL_EVERY", span("seal_every"), "10s", "How often a worker seals what was written since."),
+    Setting("STEPFAST_PRUNE_EVERY", span("prune_every"), "1m", "How often a worker lets go old runs, by policies."),
     Setting(
         "STEPFAST_SINKS",
         URLS,
@@ -253,16 +189,16 @@ SETTINGS = (
     ),
     Setting(
         "STEPFAST_CALL_MODULES",
-        NAMES,
+        MODULES,
         "",
-        "The modules whose functions `python.call` may call; `shop.*` are all modules in `shop`.",
+        "The modules whose functions `python.call` may call; `shop.*` are all in `shop`, `*` are all modules.",
     ),
-    Setting("STEPFAST_TENANT_BURST_LIMIT", _number(1), "10", "Runs of a tenant a claim takes in a row.", plain=True),
+    Setting("STEPFAST_TENANT_BURST_LIMIT", number(1), "10", "Runs of a tenant a claim takes in a row.", plain=True),
 )
 
 QUEUE_CONCURRENCY = Setting(
     "STEPFAST_WORKER_CONCURRENCY_<QUEUE>",
-    _number(1),
+    number(1),
     "STEPFAST_CONCURRENCY",
     "The concurrency of one queue; what is no letter or digit in its name is written `_`.",
     plain=True,
@@ -303,6 +239,9 @@ class Settings:
     worker: WorkerSettings = field(default_factory=WorkerSettings)
     allowed: Allowed = field(default_factory=Allowed)
     unknown: tuple[tuple[str, str], ...] = ()
+    app_place: str = field(default="", compare=False)
+    """Where `app` was given, for messages; so for `sinks`."""
+    sinks_place: str = field(default="", compare=False)
 
 
 class Found(NamedTuple):
@@ -341,6 +280,8 @@ def read_settings(
         worker=worker,
         allowed=_allowed(values),
         unknown=tuple(sources.unknown()),
+        app_place=values.place("APP"),
+        sinks_place=values.place("SINKS"),
     )
 
 
@@ -415,6 +356,11 @@ class _Values:
         found = self.found.get(PREFIX + name)
         return "" if found is None else f"{found.place} is {shown(found.text)}"
 
+    def place(self, name: str) -> str:
+        """Where a setting was given; empty if nowhere."""
+        found = self.found.get(PREFIX + name)
+        return "" if found is None else found.place
+
     def can_read(self, name: str) -> bool:
         """Whether what a setting was given to could be read, if it was given."""
         return PREFIX + name in self._values or PREFIX + name not in self.found
@@ -443,7 +389,7 @@ def _read(setting: Setting, found: Found) -> Any:
 
 
 def _misfit(setting: Setting, found: Found) -> str:
-    hidden = "not shown here, and does not fit" if setting.is_secret else shown(found.text)
+    hidden = "not shown here, and does not fit" if setting.is_secret else setting.kind.show(found.text)
     return f"{found.place} is {found.unfit or hidden}; allowed is {setting.kind.allowed}."
 
 

@@ -310,6 +310,7 @@ class AppWorker(Side[AsyncAppWorker]):
 
     start = blocking(AsyncAppWorker.start)
     stop = blocking(AsyncAppWorker.stop)
+    until_drained = blocking(AsyncAppWorker.until_drained)
 
     @property
     def worker_id(self) -> str:

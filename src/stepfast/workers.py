@@ -59,6 +59,10 @@ class AppWorker:
         """Set while nothing is held and the last claim found nothing."""
         return self._started().drained
 
+    async def until_drained(self) -> None:
+        """Wait until nothing is ready or held here, and what workers hold whose lease is over has been given back."""
+        await self._started().until_drained()
+
     @property
     def spent(self) -> asyncio.Event:
         """Set when the worker has taken as many runs as it may in its life."""

@@ -6,7 +6,9 @@ import asyncio
 import errno
 import itertools
 import os
+import shutil
 import stat
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ import pytest
 from stepfast.engine.clock import SystemClock
 from stepfast.kernel.blobs import BlobFilter, BlobKey
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.errors import Invalid, StoreUnusable
+from stepfast.kernel.errors import Invalid, StoreUnavailable, StoreUnusable
 from stepfast.kernel.ids import RunId
 from stepfast.stores.blobs import files
 from stepfast.stores.blobs.folder import FolderBlobs
@@ -151,6 +153,73 @@ async def test_a_removal_never_takes_what_was_put_since(tmp_path):
         assert await other.get(KEY) == b"new"
     await one.close()
     await other.close()
+
+
+async def test_a_folder_that_was_removed_and_put_back_is_seen(blobs, tmp_path):
+    folder, away = tmp_path / "blobs", tmp_path / "away"
+    await blobs.put(KEY, b"content")
+    shutil.copytree(folder, away)
+    shutil.rmtree(folder)
+    assert (await blobs.get(KEY), await blobs.has(KEY)) == (None, False)
+    shutil.copytree(away, folder)
+    assert (await blobs.get(KEY), await blobs.has(KEY)) == (b"content", True)
+    await blobs.put(KEY, b"other content")
+    assert (folder / "acme" / RUN / "report").read_bytes() == b"other content"
+
+
+async def test_a_folder_that_is_away_is_not_changed_and_no_other_is_made(blobs, tmp_path):
+    folder, away = tmp_path / "blobs", tmp_path / "away"
+    await blobs.put(KEY, b"content")
+    folder.rename(away)
+    for call in (blobs.put(KEY, b"other content"), blobs.delete(KEY), blobs.list(BlobFilter())):
+        with pytest.raises(StoreUnavailable, match="Put it back"):
+            await call
+    assert (folder.exists(), (away / "acme" / RUN / "report").read_bytes()) == (False, b"content")
+    away.rename(folder)
+    assert await blobs.get(KEY) == b"content"
+
+
+async def put_while_another_is_there(blobs: FolderBlobs, folder: Path) -> None:
+    """An empty folder is where ours was, as when a disk is not mounted, and ours is back by the next try."""
+    mounted = folder.with_name("mounted")
+    folder.rename(mounted)
+    folder.mkdir()
+    try:
+        await blobs.put(KEY, b"content")
+    except StoreUnavailable:
+        folder.rmdir()
+        mounted.rename(folder)
+        await blobs.put(KEY, b"content")
+    else:
+        shutil.rmtree(folder)
+        mounted.rename(folder)
+
+
+async def test_an_empty_folder_in_the_place_of_ours_gets_nothing(blobs, tmp_path):
+    await put_while_another_is_there(blobs, tmp_path / "blobs")
+    assert await blobs.get(KEY) == b"content"
+
+
+async def test_twin_a_folder_that_is_made_anew_gets_what_is_not_found_later(blobs, tmp_path, monkeypatch):
+    @contextmanager
+    def whole(self):
+        with self._root() as root, files.opened(root, files.UNFINISHED, make=True) as unfinished:
+            yield root, unfinished
+
+    monkeypatch.setattr(files.Files, "whole", whole)
+    await put_while_another_is_there(blobs, tmp_path / "blobs")
+    assert await blobs.get(KEY) is None
+
+
+async def test_a_change_of_the_working_directory_does_not_change_the_folder(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    blobs = FolderBlobs("blobs")
+    await blobs.open()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    await blobs.put(KEY, b"content")
+    await blobs.close()
+    assert (tmp_path / "blobs" / "acme" / RUN / "report").read_bytes() == b"content"
 
 
 @pytest.mark.parametrize("tenant", ["acme", "A", "..", "a/b", "\u00e9", "%41", "a\nb", "\N{PILE OF POO}"])

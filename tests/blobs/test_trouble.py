@@ -6,6 +6,7 @@ import asyncio
 import errno
 import json
 import os
+import shutil
 import threading
 from itertools import pairwise
 
@@ -116,6 +117,34 @@ async def test_a_run_goes_on_when_its_blob_is_back(database, tmp_path):
         await run.signal("go")
         await handed_back(run, "is not what was put there")
         file.write_bytes(content)
+        assert await run.result(timeout="30s") == BIG
+    assert ran["make"] == 1
+
+
+async def test_a_run_goes_on_when_the_whole_folder_is_back(database, tmp_path):
+    folder, away = tmp_path / "blobs", tmp_path / "away"
+    async with app_with(database, [make_and_wait], folder) as app:
+        run = await parked(app)
+        shutil.copytree(folder, away)
+        shutil.rmtree(folder)
+        await run.signal("go")
+        await handed_back(run, "is not in the blob store")
+        shutil.copytree(away, folder)
+        assert await run.result(timeout="30s") == BIG
+    assert ran["make"] == 1
+
+
+async def test_a_folder_that_is_away_is_waited_for_and_no_body_runs_again(database, tmp_path, caplog):
+    folder, away = tmp_path / "blobs", tmp_path / "away"
+
+    async def is_told() -> bool:
+        return "blobs_away" in caplog.text
+
+    async with app_with(database, [chain], folder) as app:
+        folder.rename(away)
+        run = await app.start(chain, BIG)
+        await until(is_told)
+        away.rename(folder)
         assert await run.result(timeout="30s") == BIG
     assert ran["make"] == 1
 

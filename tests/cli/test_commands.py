@@ -102,12 +102,25 @@ def test_an_error_has_its_exit_code(kind, code):
 
 def test_an_error_is_one_line_with_its_code():
     done = stepfast("migrate", "--database", "mysql://somewhere")
-    assert done.stderr.startswith("E-VAL-001: The database URL 'mysql://somewhere' is not understood")
+    assert done.stderr.startswith("E-VAL-001: --database is 'mysql://somewhere'; allowed is sqlite:///file.db")
     assert done.stderr.count("\n") == 1
 
 
 def test_an_unknown_option_is_a_mistake_of_usage():
     assert stepfast("worker", "--frobnicate").returncode == 2
+
+
+NEAREST = {
+    "--leas": " Did you mean '--lease'?",
+    "--tenant": " Did you mean '--tenants'?",
+    "--heartbeat": "",
+    "--workers": "",
+}
+
+
+@pytest.mark.parametrize(("option", "hint"), NEAREST.items())
+def test_an_unknown_option_comes_with_one_that_is_near_if_there_is_any(option, hint):
+    assert stepfast("worker", option, "3").stderr.endswith(f"No such option '{option}'.{hint}\n")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -51,11 +51,14 @@ async def test_dead_letters_can_be_chosen(letters, office):
             ("--step", "refuse"),
             ("--step", "fuse"),
             ("--error", "builtins:KeyError"),
+            ("--error", "builtins:ValueError"),
+            ("--error", "ValueError"),
+            ("--error", "Error"),
             ("--since", "1h"),
             ("--tenant", "acme"),
         )
     ]
-    assert [len(runs) for runs in chosen] == [2, 0, 2, 2, 0, 0, 2, 0]
+    assert [len(runs) for runs in chosen] == [2, 0, 2, 2, 0, 0, 2, 2, 0, 2, 0]
 
 
 async def test_a_dead_letter_is_shown_with_its_error(letters, office):

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
@@ -19,6 +23,7 @@ from stepfast.signing import KeyedSigner, new_pair
 from stepfast.stores import rows
 from stepfast.stores.grants import RoleKind
 from stepfast.stores.health import Health, LongTransaction, Weakness, examine
+from stepfast.stores.postgres import health as postgres_health
 from stepfast.stores.sqlite import health
 from stepfast.tokens import fresh_keys
 from tests.cli.invoking import Office, invoke
@@ -119,6 +124,44 @@ async def test_a_standby_is_a_failure_that_names_the_primary():
         await asyncio.to_thread(server.become_standby)
         level, text = (await examined(Office(server.url), code=1))["writing"]
     assert (level, "standby" in text, "Name the primary" in text) == ("fail", True, True)
+
+
+@contextmanager
+def no_room() -> Iterator[None]:
+    """The system refuses files that are longer than the one in which SQLite notes its readers."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (health.TRIAL_BYTES - 1, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+
+
+async def test_a_file_whose_disk_is_full_is_a_failure(tmp_path):
+    await invoke("migrate", "--database", f"sqlite:///{tmp_path}/app.db")
+    with no_room():
+        level, text = (await examined(Office(f"sqlite:///{tmp_path}/app.db"), code=1))["writing"]
+    assert (level, f"{tmp_path} takes nothing more" in text, "Free some space" in text) == ("fail", True, True)
+
+
+async def test_a_server_whose_disk_is_full_is_a_failure(migrated_postgres_url, monkeypatch):
+    full = "begin; do $$ begin raise exception using errcode = '53100', message = 'no space left'; end $$"
+    monkeypatch.setattr(postgres_health, "_TRIAL", full)
+    level, text = (await examined(Office(migrated_postgres_url), code=1))["writing"]
+    assert (level, "no room left on its disk" in text, "Free some space" in text) == ("fail", True, True)
+
+
+async def test_the_trial_of_a_server_s_disk_writes_a_file_and_one_that_allows_none_is_well(migrated_postgres_url):
+    session = await asyncpg.connect(migrated_postgres_url)
+    name = await session.fetchval("select current_database()")
+    await session.execute(f'alter database "{name}" set temp_file_limit = 0')
+    await session.execute("set temp_file_limit = 0")
+    with pytest.raises(asyncpg.ConfigurationLimitExceededError):
+        await session.execute(postgres_health._TRIAL)
+    await session.close()
+    assert (await examined(Office(migrated_postgres_url)))["writing"][0] == "ok"
 
 
 @pytest.fixture

@@ -39,6 +39,22 @@ async def test_a_worker_that_was_drained_has_left_nothing_ready(client, database
     assert {(await run.info()).state for run in runs} == {RunState.COMPLETED}
 
 
+@pytest.mark.parametrize("options", [(), ("--processes", "2")], ids=["one", "two"])
+async def test_a_drain_takes_up_what_a_killed_worker_held(client, database, pipes, options):
+    run = await client.start(hanging, pipes.folder)
+    with worker(database, "--lease", "300ms") as process:
+        await pipes.hear("begun")
+        process.process.kill()
+        await process.ends()
+    store = client._open_parts().store
+    while any([view.is_alive(await store.now()) for view in await store.workers()]):
+        pass
+    with worker(database, "--lease", "300ms", "--drain", *options) as drain:
+        assert await drain.ends() == 0
+    assert [event.type for event in await run.history()].count("reaped") == 1
+    assert (await run.info()).state is RunState.COMPLETED
+
+
 async def test_a_worker_without_the_workflow_leaves_the_run_alone(client, database):
     run = await client.start(quick)
     with worker(database, "--drain", app="tests.cli.other:app") as process:
@@ -192,6 +208,39 @@ def test_a_worker_without_workflows_says_what_to_do(options, complaint):
     assert (done.returncode, complaint in done.stderr) == (2, True), done.stderr
 
 
+PLACES_OF_APPS = ("--app", "STEPFAST_APP", "[tool.stepfast] app in")
+APPS_THAT_ARE_NONE = {
+    "no module": "absent:app",
+    "no file": "absent.py:app",
+    "a path without its ending": "../x:app",
+    "no name": "tests.cli.shop:absent",
+    "an empty module": "tests.support.empty",
+}
+
+
+@pytest.mark.parametrize("named", APPS_THAT_ARE_NONE.values(), ids=APPS_THAT_ARE_NONE)
+@pytest.mark.parametrize("by", PLACES_OF_APPS)
+def test_an_app_that_is_none_is_refused_with_the_place_that_names_it(named, by, tmp_path):
+    if by.startswith("["):
+        (tmp_path / "pyproject.toml").write_text(f'[tool.stepfast]\napp = "{named}"\n')
+    variables = {by: named} if by == "STEPFAST_APP" else {}
+    done = stepfast("worker", *([by, named] if by == "--app" else []), cwd=tmp_path, **variables)
+    assert (done.returncode, [place for place in PLACES_OF_APPS if place in done.stderr]) == (2, [by]), done.stderr
+
+
+SINKS = {
+    "a flag": (["--sink", "ftp://h"], {}, "--sink"),
+    "a variable": ([], {"STEPFAST_SINKS": "ftp://h"}, "STEPFAST_SINKS"),
+}
+
+
+@pytest.mark.parametrize(("options", "variables", "place"), SINKS.values(), ids=SINKS)
+def test_a_sink_that_nobody_knows_is_refused_with_the_place_that_names_it(options, variables, place):
+    done = stepfast("worker", "--app", "tests.cli.shop:app", *options, **variables)
+    words = f"E-VAL-001: {place} does not fit. No sink is known for URLs that begin with 'ftp'."
+    assert (done.returncode, done.stderr.startswith(words)) == (2, True), done.stderr
+
+
 FOR_TEMPLATES = {
     "an app that names no workflow": "app = Stepfast(workflows=[])",
     "an app with steps": "@step\ndef stamp() -> None: ...\n\napp = Stepfast()",
@@ -234,6 +283,15 @@ def test_the_app_can_stand_in_the_project(tmp_path):
 def test_an_option_out_of_bounds_is_refused_with_what_is_allowed(option, value, complaint):
     done = stepfast("worker", "--app", "tests.cli.shop:app", option, value)
     assert (done.returncode, done.stderr.startswith(f"E-VAL-001: {complaint}")) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "bounds"), [("--lease", "100ms to 365d"), ("--poll", "10ms to 1h"), ("--grace", "0s to 1d")]
+)
+def test_an_option_that_is_no_span_is_refused_with_what_can_be_written(option, bounds):
+    done = stepfast("worker", "--app", "tests.cli.shop:app", option, "soon")
+    allowed = f'allowed is a span from {bounds}, like "200ms", "30s", "5m", or in seconds.'
+    assert (done.returncode, f"'{option}': 'soon' does not fit; {allowed}" in done.stderr) == (2, True), done.stderr
 
 
 def test_a_worker_needs_some_memory():

@@ -157,3 +157,18 @@ async def test_what_would_end_a_process_or_a_coroutine_ends_only_the_def_step_th
     async with Stepfast(database, workflows=[flow], worker=PATIENT) as app:
         with pytest.raises(RunFailed, match=f"raised {error.__name__}"):
             await (await app.start(flow))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, GeneratorExit, SystemExit])
+async def test_what_a_def_step_says_with_it_is_kept(database, error):
+    @step(retry=Retry(attempts=1))
+    def odd() -> None:
+        raise error("no paper left")
+
+    @workflow
+    def flow() -> None:
+        odd()
+
+    async with Stepfast(database, workflows=[flow], worker=PATIENT) as app:
+        with pytest.raises(RunFailed, match="no paper left"):
+            await (await app.start(flow))

@@ -37,8 +37,22 @@ def test_each_setting_is_a_list_with_commas(tmp_path):
         ("HTTP_PRIVATE", "localhost"),
         ("HTTP_PRIVATE", "10.0.0.1/8"),
         ("CALL_MODULES", "a,\n"),
+        ("CALL_MODULES", "a-b"),
+        ("CALL_MODULES", ".."),
+        ("CALL_MODULES", "a..b"),
+        ("CALL_MODULES", ".a"),
+        ("CALL_MODULES", "shop.1"),
+        ("CALL_MODULES", "shop:order"),
+        ("CALL_MODULES", "shop/order.py"),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused_with_what_is_allowed(tmp_path, name, value):
     with pytest.raises(Invalid, match=f"STEPFAST_{name} is .*; allowed is "):
         allowed(tmp_path, **{name: value})
+
+
+@pytest.mark.parametrize("pattern", ["*", "shop.*", "shop.orders", "shop*", "shop.*.orders", "sh*rs"])
+def test_a_pattern_of_modules_may_have_stars(tmp_path, pattern):
+    assert allowed(tmp_path, CALL_MODULES=f"other, {pattern}").has_module("shop.old.orders") == (
+        pattern != "shop.orders"
+    )

@@ -167,6 +167,9 @@ async def mend(engine: Engine) -> str:
     result: str = await engine.result(run)
     held = await recorded(engine, run.id)
     assert [held.events.count(name) for name in ("failed", "retried", "completed")] == [1, 1, 1], f"P12: {held.events}."
+    assert held.events.count("started") == 2, (
+        f"P16: two generations began, and {held.events.count('started')} are told."
+    )
     charges = [body for body in BODIES if body.name == "charge"]
     assert len(charges) <= 1 + engine.crashes, f"P9: charge ran {len(charges)} times."
     assert {body.given for body in BODIES if body.name == "deliver"} <= {(gave,) for gave in values_of(held)}, "P8"
@@ -211,6 +214,7 @@ def check_store(run: Recorded) -> None:
     assert run.events.count("completed") == 1, f"P12: {run.events.count('completed')} ends."
     assert run.events[-1] == "completed", f"P12: {run.events[-1]} came after the end."
     assert run.event_numbers == list(range(1, len(run.events) + 1)), "P16: events have gaps."
+    assert run.events.count("started") == 1, f"P16: it began once, and {run.events.count('started')} times it is told."
     assert run.tokens == sorted(run.tokens), f"P4: tokens went back: {run.tokens}."
 
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from stepfast.worker.execute import Executor
 from stepfast.worker.heartbeat import Heartbeat
 from stepfast.worker.lease import Lease
 from tests.cli.processes import ROOT, SHOP, Pipes, environment
@@ -110,6 +111,33 @@ async def test_the_broken_twin_that_leaves_without_a_word_leaves_runs_leased(dat
 
     monkeypatch.setattr(Lease, "end", stop_beating)
     assert await held_after_a_stop_during_a_claim(database) != {None}
+
+
+async def untold_after_a_stop_during_a_claim(database: str) -> int:
+    """How many of such runs have come to their end without a word of their beginning."""
+    await held_after_a_stop_during_a_claim(database)
+    async with app_on(database, [say]) as app:
+        runs = [app.get(view.run_id) for view in await app.runs()]
+        for run in runs:
+            assert await run.result(timeout=60) == "a"
+        told = [[event.type for event in await run.history()].count("started") for run in runs]
+        assert max(told) <= 1
+        return told.count(0)
+
+
+async def test_what_a_worker_that_stops_had_claimed_tells_of_its_beginning(database):
+    assert await untold_after_a_stop_during_a_claim(database) == 0
+
+
+async def test_the_broken_twin_that_takes_a_claim_for_a_beginning_does_not_tell_of_it(database, monkeypatch):
+    execute = Executor.execute
+
+    def execute_by_claims(self, run, workflow, history, done) -> None:
+        run.begun = run.claims > 1
+        execute(self, run, workflow, history, done)
+
+    monkeypatch.setattr(Executor, "execute", execute_by_claims)
+    assert await untold_after_a_stop_during_a_claim(database) > 0
 
 
 async def first_signal_ends_it(program: str, folder: Path) -> int:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from stepfast import Invalid, Retry, Stepfast, WorkerSettings
-from stepfast.settings import SETTINGS, Found, LogSettings, Settings, read_settings
+from stepfast.setting_kinds import LogSettings
+from stepfast.settings import SETTINGS, Found, Settings, read_settings
 
 
 def read(tmp_path, environment=None, options=None, project=""):
@@ -132,6 +133,39 @@ BAD = {
 def test_a_bad_value_is_refused_with_its_name_and_what_is_allowed(name, value, tmp_path):
     with pytest.raises(Invalid, match=rf"{name} is '{value}'; allowed is .+\."):
         read(tmp_path, {name: value})
+
+
+NO_PLACES = {
+    "STEPFAST_DATABASE_URL": ("mysql://u:secret@h/x", "mysql://u:***@h/x", "sqlite:///file.db (relative)"),
+    "STEPFAST_DATABASE_DIRECT_URL": ("mysql://u:secret@h/x", "mysql://u:***@h/x", "postgresql://user@host/database"),
+    "STEPFAST_BLOBS": ("ftp://h/x", "ftp://h/x", "`database`, a folder, or file:///folder"),
+}
+
+
+@pytest.mark.parametrize(("name", "value", "shown", "allowed"), [(name, *told) for name, told in NO_PLACES.items()])
+@pytest.mark.parametrize("is_variable", [True, False], ids=["a variable", "the project"])
+def test_what_names_no_place_is_refused_with_its_own_place(name, value, shown, allowed, is_variable, tmp_path):
+    key = name.removeprefix("STEPFAST_").lower()
+    place = name if is_variable else rf"[tool.stepfast] {key} in {tmp_path}/pyproject.toml"
+    project = "" if is_variable else f'[tool.stepfast]\n{key} = "{value}"\n'
+    with pytest.raises(Invalid) as refused:
+        read(tmp_path, {name: value} if is_variable else {}, project=project)
+    assert str(refused.value).startswith(f"{place} is '{shown}'; allowed is {allowed}")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["host=db password=secret", "u:secret@host:5432/db", "sqlite:///file.db", "somewhere", "postgresql://u:secret@["],
+)
+def test_a_direct_address_that_is_none_is_refused_without_its_password(wrong, tmp_path):
+    with pytest.raises(Invalid, match=r"STEPFAST_DATABASE_DIRECT_URL is '.*'; allowed is postgresql://") as refused:
+        read(tmp_path, {"STEPFAST_DATABASE_DIRECT_URL": wrong})
+    assert "secret" not in str(refused.value)
+
+
+def test_an_app_is_refused_a_database_that_is_none_by_the_name_of_the_argument():
+    with pytest.raises(Invalid, match=r"^database is 'mysql://x'; allowed is sqlite:///"):
+        Stepfast("mysql://x")
 
 
 def test_all_bad_values_are_named_at_once(tmp_path):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from stepfast.conformance.store.beginning import BeginningSuite
 from stepfast.conformance.store.claiming import ClaimingSuite
 from stepfast.conformance.store.commands import CommandsSuite
 from stepfast.conformance.store.delivering import DeliveringSuite
@@ -87,6 +88,18 @@ class HandsRunsOutTwice(SqliteStore):
         return claimed._replace(runs=list(self.handed_out))
 
 
+class TakesAClaimForABeginning(SqliteStore):
+    async def claim(self, request):
+        claimed = await super().claim(request)
+        return claimed._replace(runs=[replace(run, begun=run.claims > 1) for run in claimed.runs])
+
+
+class TakesARecordForABeginning(SqliteStore):
+    async def claim(self, request):
+        claimed = await super().claim(request)
+        return claimed._replace(runs=[replace(run, begun=run.last_seq > run.kept_seq) for run in claimed.runs])
+
+
 class ServesOneTenantFirst(SqliteStore):
     async def claim(self, request):
         return await super().claim(request._replace(burst=1_000))
@@ -160,6 +173,9 @@ TWINS: list[tuple[type[SqliteStore], type[StoreSuite], str]] = [
     (CarriesACommandOutTwice, CommandsSuite, "test_a_command_that_comes_again_is_answered_as_the_first_time"),
     (CarriesADryRunOut, CommandsSuite, "test_a_dry_run_leaves_its_key_free_and_does_not_ask_it"),
     (HandsRunsOutTwice, ClaimingSuite, "test_a_run_is_claimed_once"),
+    (TakesAClaimForABeginning, BeginningSuite, "test_a_run_that_was_claimed_and_handed_back_has_not_begun"),
+    (TakesARecordForABeginning, BeginningSuite, "test_a_run_that_was_handed_back_without_a_record_has_begun"),
+    (TakesARecordForABeginning, BeginningSuite, "test_a_step_that_a_person_did_is_no_beginning"),
     (ServesOneTenantFirst, ClaimingSuite, "test_tenants_take_turns_by_bursts"),
     (ShowsEverythingToEveryone, ReadingSuite, "test_a_tenant_does_not_see_a_run_of_another"),
     (SavesABatchByHalves, SendingAgainSuite, "test_a_number_used_twice_refuses_the_batch"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -13,7 +14,7 @@ from stepfast.stores.postgres import hints
 from stepfast.stores.postgres.store import PostgresStore
 from stepfast.stores.urls import store_for
 from tests.stores.postgres import asking, opened
-from tests.stores.postgres_proxies import Pooler
+from tests.stores.postgres_proxies import CuttingProxy, Pooler, Streams
 
 
 async def listening(store: PostgresStore) -> asyncio.Queue[str]:
@@ -42,7 +43,8 @@ async def test_nobody_hears_itself(migrated_postgres_url):
         assert await next_of(heard) == "yours"
 
 
-async def test_an_ear_that_lost_its_connection_listens_again(migrated_postgres_url, monkeypatch):
+async def test_an_ear_that_lost_its_connection_listens_again(migrated_postgres_url, monkeypatch, caplog):
+    caplog.set_level(logging.INFO, "stepfast")
     monkeypatch.setattr(hints, "PAUSE_S", 0)
     async with (
         opened(migrated_postgres_url) as here,
@@ -54,6 +56,49 @@ async def test_an_ear_that_lost_its_connection_listens_again(migrated_postgres_u
         assert await connection.fetchval(ours)
         await until(heard, lambda: here.hint(["again"]))
         assert await next_of(heard) == "again"
+        assert told(caplog) == ["hints_lost", "hints_returned"]
+
+
+class Refusing(CuttingProxy):
+    """Hangs up on the first clients, and after these lets everybody through."""
+
+    def __init__(self, url: str, refused: int) -> None:
+        super().__init__(url)
+        self.refused = refused
+
+    async def serve(self, client: Streams) -> None:
+        if self.refused:
+            self.refused -= 1
+        else:
+            await super().serve(client)
+
+
+def told(caplog) -> list[str]:
+    """What the log says of hints, each line without its reason."""
+    return [line.split()[0] for line in caplog.messages if line.startswith("hints_")]
+
+
+async def test_hints_that_cannot_be_heard_are_told_of_once_and_when_they_are_back(
+    migrated_postgres_url, monkeypatch, caplog
+):
+    caplog.set_level(logging.INFO, "stepfast")
+    monkeypatch.setattr(hints, "PAUSE_S", 0)
+    async with (
+        opened(migrated_postgres_url) as here,
+        Refusing(migrated_postgres_url, refused=6).listening() as direct_url,
+        opened(migrated_postgres_url, direct_url=direct_url) as there,
+    ):
+        heard = await listening(there)
+        assert told(caplog) == ["hints_lost"]
+        await until(heard, lambda: here.hint(["at last"]))
+        assert told(caplog) == ["hints_lost", "hints_returned"]
+
+
+async def test_an_ear_that_hears_and_closes_says_nothing(migrated_postgres_url, caplog):
+    caplog.set_level(logging.INFO, "stepfast")
+    async with opened(migrated_postgres_url) as here:
+        await listening(here)
+    assert told(caplog) == []
 
 
 async def until(heard: asyncio.Queue[str], hint: Callable[[], Awaitable[None]]) -> None:

@@ -55,6 +55,14 @@ insert into stepfast.event (run_id, seq, tenant, generation, type, at, token)
 select run_id, 1, tenant, 1, 'queued', 0, 0 from stepfast.task
     on conflict do nothing;
 """
+# One run that was claimed and handed back in its second generation, before it began; the first was long.
+FILL_HISTORY = """
+insert into stepfast.event (run_id, seq, tenant, generation, type, at, token)
+select '{run_id}', i, 't1', 1, 'step_completed', 0, 0 from generate_series(2, {count}) i;
+insert into stepfast.outcome (run_id, generation, tenant, state, seq, token, ended_at)
+values ('{run_id}', 1, 't1', 'completed', {count}, 1, 0);
+update stepfast.task set generation = 2, claims = 1 where run_id = '{run_id}';
+"""
 
 
 class Session:
@@ -168,6 +176,17 @@ async def test_a_claim_that_takes_nothing_reads_next_to_nothing(session):
     statement, arguments = session.claim()
     arguments[4] = ["unknown@1"]
     assert await session.pages(statement, arguments) < 100
+
+
+async def test_a_claim_of_runs_that_were_handed_back_reads_what_it_takes(session):
+    await session.connection.execute("update stepfast.task set claims = 1")
+    assert await session.pages(*session.claim()) < MOST_PAGES
+
+
+async def test_a_claim_does_not_read_the_history_of_earlier_generations(session):
+    (run_id,) = await session.waiting(1)
+    await session.connection.execute(FILL_HISTORY.format(run_id=run_id, count=BACKLOG))
+    assert await session.pages(*session.claim_run(run_id)) < 150
 
 
 async def test_a_start_reads_what_it_stores(session):

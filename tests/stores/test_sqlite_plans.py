@@ -10,6 +10,7 @@ from typing import Any
 import apsw
 import pytest
 
+from stepfast.kernel.decisions import Continue
 from stepfast.kernel.exchange import Claim, QueueRoom, Upkeep
 from stepfast.kernel.ids import WorkerId
 from stepfast.kernel.states import WaitKind
@@ -17,7 +18,7 @@ from stepfast.stores import rows
 from stepfast.stores.sqlite import claiming, reading, upkeep
 from stepfast.stores.sqlite.asking import statements
 from stepfast.stores.statements import numbered
-from tests.stores.harness import HOUR_MS, VERDICT, Harness, decide, joins, wait
+from tests.stores.harness import HOUR_MS, VERDICT, Harness, continued, decide, hand_back, joins, wait
 
 FILES = ("starting", "events", "claiming", "saving", "changing", "workers")
 HOT = [(file, name) for file in FILES for name in statements(file)]
@@ -98,6 +99,27 @@ async def test_a_claim_costs_the_same_however_many_runs_wait(harness):
     few = await effort_of_a_claim(harness)
     await harness.start_many(2_000, delay_ms=1_000)
     assert await effort_of_a_claim(harness) < 1.5 * few
+
+
+async def effort_of_reading(harness: Harness, length: int) -> int:
+    """What it takes to read a run that was claimed twice and has not begun, after a generation of such a length."""
+    run = await harness.held()
+    for _ in range(length):
+        await harness.save(decide(run))
+    await harness.save(continued(run, Continue(1, "order@1", "{}")))
+    (again,) = await harness.claim()
+    await harness.save(hand_back(again))
+    (again,) = await harness.claim()
+    assert (again.generation, again.claims, again.begun) == (2, 2, False)
+    store: Any = harness.store
+    held = partial(claiming.held_runs, leased=[again.run_id], worker_id=again.worker_id)
+    spent: int = await store._writer.run(lambda c: effort(c, held))
+    return spent
+
+
+async def test_a_claim_costs_the_same_however_long_the_earlier_generations_were(harness):
+    few = await effort_of_reading(harness, 1)
+    assert await effort_of_reading(harness, 500) < 1.5 * few
 
 
 async def effort_of_a_pass(harness: Harness) -> int:

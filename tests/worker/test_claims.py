@@ -96,6 +96,30 @@ async def test_a_queue_that_was_full_when_a_claim_was_sent_does_not_count_as_emp
     assert found_nothing == [False, True]
 
 
+class ReadyMeanwhile(Empty):
+    """A store that finds nothing; behind its first look, and before the answer, something becomes ready."""
+
+    async def claim(self, request: Claim) -> Claimed:
+        answer = await super().claim(request)
+        if len(self.asked) == 1:
+            self.became_ready()
+        return answer
+
+    def became_ready(self) -> None:
+        """Nobody is told yet."""
+
+
+async def test_a_look_that_was_under_way_when_something_became_ready_does_not_count_as_the_last():
+    store: Any = ReadyMeanwhile()
+    claims = ClaimLoop(store, VirtualClock(), SETTINGS, HeldRuns(SETTINGS), lambda: ["w@1"], begin_none)
+    store.became_ready = claims.look_anew
+    found_nothing = []
+    for _ in range(2):
+        await claims.look()
+        found_nothing.append(claims.found_nothing.is_set())
+    assert found_nothing == [False, True]
+
+
 class Claiming:
     """A claim loop of 200 slots that runs by a clock of its own, and what it has asked for."""
 

@@ -14,7 +14,7 @@ import pytest
 from stepfast import WorkerSettings, workflow
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.exchange import Beat, Holding
-from stepfast.kernel.ids import RunId
+from stepfast.kernel.ids import RunId, WorkerId
 from tests.support.apps import app_on
 from tests.support.holding import Hold
 
@@ -65,7 +65,7 @@ async def comparing(database: str) -> tuple[Any, Returned, SimpleNamespace]:
         assert app._parts is not None
         (worker,) = app._parts._workers
         lease: Any = worker._lease
-    lease._store, lease._heartbeat = store, heartbeat = Returned(), SimpleNamespace(sent=100)
+    lease._store, lease._heartbeat = store, heartbeat = Returned(), SimpleNamespace(sent=100, kept_from=0.0)
     return lease, store, heartbeat
 
 
@@ -125,7 +125,7 @@ async def test_an_answer_that_waits_behind_a_blocked_loop_keeps_the_lease(databa
         lease.lost = lost.append
         watch = lease.watch()
         rest = watch.send(None)
-        lease._heard_at -= 1_000
+        lease._kept_from -= 1_000
         sent = lease.beats_sent
         while lease.beats_sent < sent + 2:  # holds up the loop until one heartbeat was sent and answered
             pass
@@ -133,6 +133,27 @@ async def test_an_answer_that_waits_behind_a_blocked_loop_keeps_the_lease(databa
         watch.send(None)
         watch.close()
     assert lost == []
+
+
+async def test_a_pass_of_upkeep_keeps_the_lease_as_a_heartbeat_does(database):
+    """A server that goes away shortly before a heartbeat is due would otherwise cost a worker its runs sooner."""
+    async with app_on(database, [nothing], worker=WorkerSettings(lease_ms=1_000, upkeep_ms=10)) as app:
+        assert app._parts is not None
+        (worker,) = app._parts._workers
+        lease: Any = worker._lease
+        begun = time.monotonic()
+        while lease._kept_from <= begun:
+            await app.workers.list()
+        assert lease.kept_from >= lease._kept_from
+
+
+async def test_what_an_earlier_life_of_a_worker_did_keeps_no_lease(database):
+    lease, _, _ = await comparing(database)
+    kept_from = lease.kept_from
+    lease.keep(WorkerId("another"), kept_from + 1)
+    assert lease.kept_from == kept_from
+    lease.keep(lease.worker_id, kept_from + 1)
+    assert lease.kept_from == kept_from + 1
 
 
 async def hearing(database: str) -> tuple[Any, SimpleNamespace]:

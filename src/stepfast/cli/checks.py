@@ -58,7 +58,7 @@ def durability(health: Health) -> Check:
 
 
 def writing(health: Health) -> Check:
-    """Whether those who connect like this command could write; nothing is written to find out."""
+    """Whether those who connect like this command could write; nothing is changed to find out."""
     if health.read_only is not None:
         return Check(Level.FAIL, "writing", f"{health.read_only.setting}.", health.read_only.remedy)
     if health.reader is not None:

@@ -69,7 +69,7 @@ class Client:
 
     def app(self) -> Stepfast:
         """The app that was named, on the database that was named."""
-        app = load_app(self.settings.app)
+        app = load_app(self.settings)
         if self._database is not None:
             app.database = self._database
         return app
@@ -78,7 +78,7 @@ class Client:
     def database(self) -> str:
         """The database that is meant: the one that was named, else the named app's, else the settings'."""
         if self._database is None and self.settings.app:
-            return load_app(self.settings.app).database
+            return load_app(self.settings).database
         return self.settings.database
 
     @property

@@ -6,6 +6,7 @@ import io
 import os
 import sys
 import traceback
+from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -47,6 +48,8 @@ class CommandLine(LazyGroup):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            raise _with_near_names(error) from None
         except StepfastError as error:
             _show_traceback(ctx, error)
             say(f"{error.code}: {error}")
@@ -67,6 +70,16 @@ class CommandLine(LazyGroup):
             if not isinstance(abort.__context__, KeyboardInterrupt):
                 raise
             ctx.exit(INTERRUPTED)
+
+
+def _with_near_names(error: click.NoSuchOption) -> click.NoSuchOption:
+    """The same with those names alone that are near without their dashes, which all of them share."""
+    near = [name for name in error.possibilities or () if get_close_matches(_bare(error.option_name), [_bare(name)])]
+    return click.NoSuchOption(error.option_name, possibilities=near, ctx=error.ctx)
+
+
+def _bare(option: str) -> str:
+    return option.lstrip("-")
 
 
 def _show_traceback(ctx: click.Context, error: Exception) -> None:

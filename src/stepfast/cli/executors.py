@@ -62,8 +62,7 @@ def health(ctx: click.Context, client: Client, names: tuple[str, ...], wait: str
 
 
 def _app(client: Client) -> Stepfast:
-    named = client.settings.app
-    return find_app(named) if named else Stepfast(workflows=[])
+    return find_app(client.settings) or Stepfast(workflows=[])
 
 
 def _executor_object(executor: Executor) -> dict[str, Any]:

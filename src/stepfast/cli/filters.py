@@ -75,7 +75,9 @@ _LETTER_FILTERS = (
         metavar="STEP",
         help="Dead letters that failed in this step: its name, or its address for one call of it.",
     ),
-    click.option("--error", "error_type", metavar="TYPE", help="Dead letters with this error, as module:name."),
+    click.option(
+        "--error", "error_type", metavar="TYPE", help="Dead letters with this error, by name or as module:name."
+    ),
     click.option("--since", "recorded_after", metavar="WHEN", callback=moment_of, help="Recorded since then."),
 )
 LETTER_FILTERS = {name: name for name in ("workflow", "step", "error_type", "recorded_after")}

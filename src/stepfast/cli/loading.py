@@ -12,6 +12,7 @@ from types import ModuleType
 
 from stepfast.app import Stepfast
 from stepfast.kernel.errors import Invalid, StepfastError, WorkflowNotFound
+from stepfast.settings import Settings
 from stepfast.workflows.executors.executor import BUILTIN
 from stepfast.workflows.functions import AsyncWorkflow, SyncWorkflow, Workflow
 from stepfast.workflows.graphs.graph import Graph
@@ -27,13 +28,16 @@ WHICH = "Name the file with the workflow, and the workflow if there are several:
 WHERE = "Name the app with --app module:name or --app file.py:name, with STEPFAST_APP, or as `app` in [tool.stepfast]"
 
 
-def load_app(target: str | None) -> Stepfast:
-    """The app that a target names, which must know a workflow, or executors for those that are registered."""
-    if not target:
+def load_app(settings: Settings) -> Stepfast:
+    """The app that the settings name, which must know a workflow, or executors for those that are registered."""
+    app = find_app(settings)
+    if app is None:
         raise Invalid(f"There is no workflow to serve. {WHERE} of pyproject.toml.")
-    app = find_app(target)
     if not _has_something_to_do(app):
-        raise Invalid(f"{target} knows no workflow. Mark a function with @workflow in a module that it imports.")
+        raise Invalid(
+            f"{settings.app} knows no workflow. Mark a function with @workflow in a module that it imports, or name "
+            f"another app ({settings.app_place})."
+        )
     return app
 
 
@@ -44,11 +48,13 @@ def _has_something_to_do(app: Stepfast) -> bool:
     return any(executor.kind != BUILTIN for executor in app.executors.list())
 
 
-def find_app(target: str) -> Stepfast:
-    """The app that a target names; without a name, the only app of its module, else one with all its workflows."""
-    place, _, name = target.partition(":")
-    module = _import(place, WHERE)
-    return _named(module, name, target) if name else _only_app(module, target)
+def find_app(settings: Settings) -> Stepfast | None:
+    """The app that the settings name, if any; without a name of its own, the only app of its module, else a new one."""
+    if not settings.app:
+        return None
+    place, _, name = settings.app.partition(":")
+    module = _import(place, f"{settings.app_place} names it: write module:name or file.py:name")
+    return _named(module, name, settings) if name else _only_app(module, settings.app)
 
 
 def load_workflow(target: str) -> tuple[Stepfast, Workflow]:
@@ -66,11 +72,11 @@ def names_template(target: str) -> bool:
     return target.partition(":")[0].endswith(TEMPLATES)
 
 
-def load_template_of(target: str, app_target: str | None, is_dry: bool) -> tuple[Stepfast, TemplateWorkflow]:
+def load_template_of(target: str, settings: Settings, is_dry: bool) -> tuple[Stepfast, TemplateWorkflow]:
     """The workflow of a template, and the app whose executors its steps call; for a rehearsal none is needed."""
-    app = find_app(app_target) if app_target else Stepfast(workflows=[])
+    app = find_app(settings) or Stepfast(workflows=[])
     file, _, name = target.partition(":")
-    template = load_template(Path(file), app.executors if app_target or not is_dry else None)
+    template = load_template(Path(file), app.executors if settings.app or not is_dry else None)
     if name not in ("", template.name):
         raise WorkflowNotFound(f"{file} has no workflow {name!r}. It has: {template.name}.")
     return app, TemplateWorkflow(template, app.executors.get, app.workflow_named, is_dry=is_dry)
@@ -126,11 +132,12 @@ def _told(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}{where}"
 
 
-def _named(module: ModuleType, name: str, target: str) -> Stepfast:
+def _named(module: ModuleType, name: str, settings: Settings) -> Stepfast:
     app = getattr(module, name, None)
     if not isinstance(app, Stepfast):
         kind = "nothing of that name" if app is None else f"a {type(app).__name__}"
-        raise Invalid(f"{target} is {kind}, where an app is needed: `{name} = Stepfast(...)`.")
+        needed = f"where {settings.app_place} needs an app: `{name} = Stepfast(...)`"
+        raise Invalid(f"{settings.app} is {kind}, {needed}.")
     return app
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from stepfast.log import ROOT, JsonFormatter, TextFormatter
-from stepfast.settings import LogSettings
+from stepfast.setting_kinds import LogSettings
 
 
 def show_log(settings: LogSettings) -> None:

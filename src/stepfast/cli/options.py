@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 import click
 
-from stepfast.kernel.durations import in_seconds, span_ms
+from stepfast.kernel.durations import MAX_SPAN_MS, in_seconds, span_ms
 from stepfast.kernel.errors import Invalid
-from stepfast.kernel.texts import check_text
+from stepfast.kernel.texts import check_text, shown
+from stepfast.worker.settings import Bounds
 
 # Where a context keeps that somebody asked for tracebacks; all contexts of a command share what they keep.
 DEBUG = "stepfast.debug"
@@ -21,16 +22,23 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(KB|MB|GB)", re.IGNORECASE | re.ASCII)
 _UNIT_BYTES = {"KB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
 
 
-def span(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """A span of time like "30s"; a bare number is seconds."""
-    if value is None:
-        return None
-    text = in_seconds(value)
-    try:
-        span_ms(text, "it")
-    except Invalid as error:
-        raise click.BadParameter(str(error)) from None
-    return text
+def span_of(bounds: Bounds) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
+    """A span of time like "30s"; a bare number is seconds. Whether it lies in the bounds is for the setting to say."""
+
+    def read(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+        if value is None:
+            return None
+        text = in_seconds(value)
+        try:
+            span_ms(text)
+        except Invalid:
+            raise click.BadParameter(f"{shown(value)} does not fit; allowed is {bounds.as_text}.") from None
+        return text
+
+    return read
+
+
+span = span_of(Bounds(0, MAX_SPAN_MS))
 
 
 def names(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...] | None:

@@ -53,7 +53,7 @@ def run(
         return
     client = Client(database, app, tenant, all_tenants, "json", timeout)
     own_app, workflow = (
-        load_template_of(target, client.settings.app, is_dry=False) if names_template(target) else load_workflow(target)
+        load_template_of(target, client.settings, is_dry=False) if names_template(target) else load_workflow(target)
     )
     if database is not None:
         own_app.database = database
@@ -83,7 +83,7 @@ def _rehearse(target: str, text: str | None, app_target: str | None, timeout: st
     if not names_template(target):
         raise Invalid(f"--dry-run is for templates, which know what their steps would give; {target} is none.")
     client = Client(None, app_target, None, False, "json", timeout)
-    app, workflow = load_template_of(target, client.settings.app, is_dry=True)
+    app, workflow = load_template_of(target, client.settings, is_dry=True)
     arguments = arguments_of(workflow, text)
 
     async def work(app: Stepfast) -> Any:

@@ -89,8 +89,8 @@ def plan(file: str, as_mermaid: bool, app: str | None, output: str) -> None:
 
 def _executors(app: str | None) -> Executors | None:
     given = {} if app is None else {"STEPFAST_APP": Found(app, "--app")}
-    target = read_settings(given).app
-    return find_app(target).executors if target else None
+    found = find_app(read_settings(given))
+    return None if found is None else found.executors
 
 
 def _loaded(file: str, executors: Executors | None) -> Template:

@@ -15,10 +15,12 @@ from stepfast.cli.leaving import Deadline, end_with_stdin, leave_soon
 from stepfast.cli.loading import load_app
 from stepfast.cli.logs import show_log
 from stepfast.cli.memory import outgrown
-from stepfast.cli.options import common_options, names, size, span, text
+from stepfast.cli.options import common_options, names, size, span_of, text
 from stepfast.cli.signals import SIGNALS, stay_deaf
 from stepfast.cli.supervisor import Supervisor
+from stepfast.outbox import add_sinks
 from stepfast.settings import Found, Settings, read_settings, warn_of_unknown
+from stepfast.worker.settings import BOUNDS
 from stepfast.workers import AppWorker
 
 LOOK_EVERY_S = 0.05
@@ -29,9 +31,24 @@ LOOK_EVERY_S = 0.05
 @click.option("--queues", metavar="A,B", callback=names, help="The queues to serve. [those of its workflows]")
 @click.option("--concurrency", type=int, help="Runs of each queue at once. [STEPFAST_CONCURRENCY, 100]")
 @click.option("--processes", type=click.IntRange(1, 1_000), default=1, help="Worker processes to run. [1]")
-@click.option("--lease", metavar="SPAN", callback=span, help="How long a silent worker keeps its runs. [30s]")
-@click.option("--poll", metavar="SPAN", callback=span, help="How often an idle worker looks for runs. [1s]")
-@click.option("--grace", metavar="SPAN", callback=span, help="How long steps may still take after a signal. [8s]")
+@click.option(
+    "--lease",
+    metavar="SPAN",
+    callback=span_of(BOUNDS["lease_ms"]),
+    help="How long a silent worker keeps its runs. [30s]",
+)
+@click.option(
+    "--poll",
+    metavar="SPAN",
+    callback=span_of(BOUNDS["poll_ms"]),
+    help="How often an idle worker looks for runs. [1s]",
+)
+@click.option(
+    "--grace",
+    metavar="SPAN",
+    callback=span_of(BOUNDS["grace_ms"]),
+    help="How long steps may still take after a signal. [8s]",
+)
 @click.option("--drain", is_flag=True, help="Work until nothing is ready, then exit.")
 @click.option(
     "--id", "label", metavar="LABEL", callback=text, help="The name that people see. [STEPFAST_WORKER_ID, host and pid]"
@@ -64,11 +81,10 @@ def worker(
         code = Supervisor(processes, drain).run()
         stay_deaf()
         sys.exit(code)
-    loaded = load_app(settings.app)
+    loaded = load_app(settings)
     if database is not None:
         loaded.database = database
-    for sink in sinks:
-        loaded.sinks.add(sink)
+    add_sinks(loaded.sinks, sinks, "--sink")
     host = Host(loaded, loaded.worker(**options), drain, max_memory, supervised)
     collect_seldom()
     code = asyncio.run(host.run())
@@ -106,7 +122,9 @@ class Host:
         if not await self._started_before(stop):
             return OK
         reasons: dict[asyncio.Task[Any], int] = {stop: OK, **self._other_reasons()}
-        done, _ = await asyncio.wait(reasons, return_when=asyncio.FIRST_COMPLETED)
+        done, others = await asyncio.wait(reasons, return_when=asyncio.FIRST_COMPLETED)
+        for other in others:
+            other.cancel()
         await self._worker.stop()
         return min(reasons[reason] for reason in done)
 
@@ -138,7 +156,7 @@ class Host:
         replaced = REPLACE_ME if self._supervised else OK
         reasons: dict[asyncio.Task[Any], int] = {asyncio.create_task(self._has_done_its_share()): replaced}
         if self._drain:
-            reasons[asyncio.create_task(self._worker.drained.wait())] = OK
+            reasons[asyncio.create_task(self._worker.until_drained())] = OK
         if self._max_memory is not None:
             reasons[asyncio.create_task(outgrown(self._max_memory))] = replaced
         return reasons

@@ -171,8 +171,7 @@ class HandBack(NamedTuple):
 class Continue(NamedTuple):
     """End this generation and open the next; messages that nobody took go along.
 
-    `superseded` are the calls whose records count no more; None is all of them. A generation that is tried again
-    keeps counting its tries, any other cause begins anew.
+    `superseded` are the calls whose records count no more (None: all). One that is tried again counts its tries on.
     """
 
     version: int
@@ -287,7 +286,8 @@ class HeldRun:
     kept_seq: int = 0
     """The number of the last record that an earlier generation has made."""
     definition: str | None = None
-    """The digest of the definition that it is pinned to; None for functions."""
+    begun: bool = False
+    """Whether its history tells that its code has begun in this generation; an earlier claim alone does not say so."""
     riders: list[Event] = field(default_factory=list)
 
     @property

@@ -187,7 +187,7 @@ class EvaluationFailed(StepfastError):
 
 
 class StoreUnavailable(StepfastError):
-    """The store did not answer in time, or cannot write for now, as PostgreSQL that is full or read-only."""
+    """The store did not answer in time, or cannot write for now: a full PostgreSQL, a blob folder that is away."""
 
     code = "E-STORE-001"
 

@@ -96,6 +96,8 @@ class Upkeep(NamedTuple):
     max_crashes: int
     limit: int
     verdict: DeadRun
+    worker_id: WorkerId | None = None
+    """Whoever makes the pass: its lease is kept by it, where its last heartbeat is a while ago."""
 
 
 class UpkeepReport(NamedTuple):
@@ -114,6 +116,10 @@ class UpkeepReport(NamedTuple):
     """When the lease of a living worker is over that has not beaten by then; None: there is no living worker."""
     definitions: int = 0
     """The number of the definition that was registered last: whoever has not seen it has something to learn."""
+    silent_holds: bool = False
+    """Whether a worker holds runs that nobody has buried although its lease is over: who may bury gives them back."""
+    kept: bool = False
+    """Whether the pass has counted as a heartbeat."""
 
 
 class Delivery(NamedTuple):

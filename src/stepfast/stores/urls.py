@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -12,7 +13,8 @@ from stepfast.kernel.errors import Invalid, StoreUnusable
 from stepfast.kernel.ports import Clock, Store
 from stepfast.stores.grants import Grant
 
-FORMS = "sqlite:///file.db (relative), sqlite:////folder/file.db (absolute) or postgresql://user@host/database"
+POSTGRES_FORM = "postgresql://user@host/database"
+FORMS = f"sqlite:///file.db (relative), sqlite:////folder/file.db (absolute) or {POSTGRES_FORM}"
 POSTGRES = ("postgresql", "postgres")
 
 _PASSWORD = re.compile(r"(?<=password=)('[^']*'|[^\s&]+)|(?<=:)[^/:@\s][^:@\s]*(?=@)")
@@ -46,6 +48,14 @@ def sqlite_path(url: str) -> Path:
     return Path(unquote(parts.path.removeprefix("/")))
 
 
+def check_database(url: str) -> None:
+    """Refuse what names no database."""
+    if is_sqlite(url):
+        sqlite_path(url)
+    elif urlsplit(url).scheme not in POSTGRES:
+        raise _not_understood(url)
+
+
 def check_exists(url: str) -> None:
     """Refuse a SQLite file that is not there, for those who want to look and not to make one."""
     if not is_sqlite(url):
@@ -75,7 +85,7 @@ def _postgres(url: str, direct_url: str | None) -> Store:
     if direct_url is not None and urlsplit(direct_url).scheme not in POSTGRES:
         # It would be tried again and again, and no hint be heard, without a word.
         shown = without_password(direct_url)
-        raise Invalid(f"STEPFAST_DATABASE_DIRECT_URL is {shown!r}; write postgresql://user@host/database.")
+        raise Invalid(f"STEPFAST_DATABASE_DIRECT_URL is {shown!r}; write {POSTGRES_FORM}.")
     from stepfast.stores.postgres.store import PostgresStore
 
     return PostgresStore(url, direct_url=direct_url)
@@ -83,9 +93,11 @@ def _postgres(url: str, direct_url: str | None) -> Store:
 
 def without_password(url: str) -> str:
     """A database URL that may be shown; also what is none, as the words that libpq takes, may have a password."""
-    parts = urlsplit(url)
-    if parts.password is not None:
-        url = parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":***@")).geturl()
+    # What cannot be taken apart, as half of an IPv6 address, is shown by the pattern alone.
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        if parts.password is not None:
+            url = parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":***@")).geturl()
     return _PASSWORD.sub("***", url)
 
 

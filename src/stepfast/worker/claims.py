@@ -43,6 +43,7 @@ class ClaimLoop:
         self._cursors = dict.fromkeys(settings.queues, "")
         self.suspects_wait = False
         self._empty: set[str] = set()
+        self._is_outdated = False
         self._wake = WakeUp(clock)
         self._due_at: Instant | None = None
         self._asked_at = clock.now()
@@ -58,6 +59,12 @@ class ClaimLoop:
 
     def wake(self) -> None:
         """Something may be ready: look now rather than at the next poll."""
+        self._wake.set()
+
+    def look_anew(self) -> None:
+        """Something is ready: that no look found it so far, nor the one under way, does not mean that it is absent."""
+        self._empty, self._is_outdated = set(), True
+        self.found_nothing.clear()
         self._wake.set()
 
     def due(self, moment: Instant) -> None:
@@ -105,10 +112,10 @@ class ClaimLoop:
             # What woke this look was not looked for: the next slot that falls free must not take it for absent.
             self._empty = set()
             return self._settings.poll_ms
-        sent_at = self._clock.now()
+        sent_at, self._is_outdated = self._clock.now(), False
         claimed = await self._store.claim(request)
         self.suspects_wait = claimed.suspects_wait
-        was_for_all = request.suspects is None and not claimed.suspects_wait
+        was_for_all = request.suspects is None and not claimed.suspects_wait and not self._is_outdated
         self._empty = {room.queue for room in request.queues} if was_for_all and not claimed.runs else set()
         if claimed.runs:
             await self._take(claimed.runs)

@@ -133,7 +133,7 @@ class Execution:
     def begin(self) -> None:
         """Put large values in their place if there are any, then perform the run."""
         run, executor = self._run, self._executor
-        if run.claims == 1:
+        if not run.begun:
             executor.committer.ride(run, Event(EventType.STARTED, executor.clock.now()))
         if has_references(run, self._history):
             self._errand = asyncio.get_running_loop().create_task(self._read_values(), name="stepfast-values")

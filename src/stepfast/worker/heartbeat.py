@@ -66,7 +66,8 @@ class Heartbeat:
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stepfast-heartbeat", daemon=True)
         self.sent = 0
-        self.answered_at = 0.0
+        self.kept_from = 0.0
+        """When the last heartbeat that was answered was sent: the store saw it then or later."""
 
     def start(self) -> None:
         self._thread.start()
@@ -92,7 +93,7 @@ class Heartbeat:
 
     async def _beat(self) -> bool:
         self.sent += 1
-        number, asked_at = self.sent, self._clock.local()
+        number, asked_at, sent_at = self.sent, self._clock.local(), time.monotonic()
         try:
             beat = await self._store.beat(self._worker_id)
         except Exception as error:  # noqa: BLE001 - whatever it is, the next heartbeat must be sent
@@ -100,7 +101,7 @@ class Heartbeat:
             return False
         self._failures.end()
         # In this thread, for the worker's own loop may be busy and the moments grow old.
-        self.answered_at = time.monotonic()
+        self.kept_from = sent_at
         self._clock.follow(beat.now, asked_at)
         with contextlib.suppress(RuntimeError):
             self._home.call_soon_threadsafe(self._heard, beat, number)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import secrets
 import socket
 import time
@@ -21,7 +20,7 @@ from stepfast.worker.settings import WorkerSettings
 log = Log("worker")
 
 # The part of a lease after which a worker that gets no answer stops by itself, before anyone may take its runs.
-OWN_DEADLINE = 0.8
+OWN_DEADLINE = 0.9
 # A worker may bury others after so many of its own heartbeats were answered in time: a database that was away, or a
 # clock that jumped, makes everybody look dead to everybody.
 BEATS_BEFORE_BURYING = 3
@@ -46,7 +45,7 @@ class Lease:
         self._settings = settings
         self._codes = codes
         self._heartbeat: Heartbeat | None = None
-        self._heard_at = 0.0
+        self._heard_at = self._kept_from = 0.0
         self._gap_s = _clock_gap_s()
         self._beats_in_time = 0
         self._jumped_at = 0
@@ -76,16 +75,25 @@ class Lease:
         return abs(_clock_gap_s() - self._gap_s) * 1_000 > self._settings.heartbeat_ms
 
     @property
-    def answered_at(self) -> float:
-        """When a heartbeat was last answered, also where this loop was too busy to hear of it yet."""
-        return max(self._heard_at, self._heartbeat.answered_at if self._heartbeat else 0.0)
+    def kept_from(self) -> float:
+        """From when on the lease counts: when that was sent which the store has answered last.
+
+        Also where this loop was too busy to hear of the answer yet, and not from when it has heard of it.
+        """
+        return max(self._kept_from, self._heartbeat.kept_from if self._heartbeat else 0.0)
+
+    def keep(self, worker_id: WorkerId, sent_at: float) -> None:
+        """The store has heard of this worker by other means than its heartbeat."""
+        if worker_id == self.worker_id:
+            self._kept_from = max(self._kept_from, sent_at)
 
     async def take(self) -> None:
         """Announce a worker under an id of its own and begin to beat."""
         self.worker_id = WorkerId(new_id(self._clock.now(), secrets.randbits(RANDOM_BITS)))
         async with self._announcing:
+            sent_at = time.monotonic()
             await self._enrol()
-        self._heard_at, self._gap_s = time.monotonic(), _clock_gap_s()
+        self._kept_from, self._heard_at, self._gap_s = sent_at, time.monotonic(), _clock_gap_s()
         self._beats_in_time = self._jumped_at = 0
         self._unknown, self._compared_at = set(), 0
         interval_ms = self._settings.heartbeat_ms
@@ -187,8 +195,9 @@ class Lease:
         """Stop in time: a worker that hears nothing must let go before its lease is over."""
         deadline_s = self._settings.lease_ms * OWN_DEADLINE / 1_000
         while True:
-            await asyncio.sleep(deadline_s / 8 * (0.9 + 0.2 * random.random()))
             # After a step that blocked the loop this may come before the answers that wait to be heard.
-            if time.monotonic() - self.answered_at > deadline_s:
+            left_s = self.kept_from + deadline_s - time.monotonic()
+            if left_s <= 0:
                 self._beats_in_time = 0
                 self.lost(f"no heartbeat was answered for {deadline_s:.1f} s")
+            await asyncio.sleep(left_s if left_s > 0 else deadline_s / 8)

@@ -35,6 +35,11 @@ class Bounds(NamedTuple):
     def as_spans(self) -> str:
         return f"a span from {_written(self.lowest)} to {_written(self.highest)}"
 
+    @property
+    def as_text(self) -> str:
+        """The same for those who write it where all is text."""
+        return f'{self.as_spans}, like "200ms", "30s", "5m", or in seconds'
+
 
 # Below, a lease is over before a heartbeat is answered, and an idle worker keeps the database busy. Above, it is a
 # slip: what is due would wait for hours, and nobody would take up what a dead worker left.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -10,7 +12,7 @@ from stepfast.engine.stopping import stop_left_outside
 from stepfast.kernel.commands import Cancel, Changed, Request, TimeOut
 from stepfast.kernel.errors import LeaseLost, StepfastError
 from stepfast.kernel.exchange import DeadRun, Upkeep, UpkeepReport
-from stepfast.kernel.ids import RunId
+from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.ports import Clock, Store
 from stepfast.kernel.texts import counted
 from stepfast.log import Log
@@ -48,13 +50,16 @@ class UpkeepLoop:
         self._interval_ms = interval_ms
         self._max_crashes = max_crashes
         self.me: Callable[[], str] = str
+        self.worker_id: Callable[[], WorkerId | None] = lambda: None
         self.may_bury: Callable[[], bool] = lambda: True
         self.returned: Callable[[], None] = lambda: None
         self.change: Change = store.change
         self.reaped: Reaped = tell_nobody
         self.defined: Callable[[int], None] = lambda number: None
+        self.kept: Callable[[WorkerId, float], None] = lambda worker_id, sent_at: None
         self.passes = 0
         self._has_more = False
+        self._turn = asyncio.Lock()
 
     async def run(self) -> None:
         pause_ms = self._interval_ms
@@ -73,9 +78,17 @@ class UpkeepLoop:
         return min(pause_ms, left_ms + random.randint(1, LATE_MS)) if left_ms > 0 else pause_ms
 
     async def make_pass(self) -> UpkeepReport | None:
+        """See to what is owed; None: that failed. Whatever this made ready has been told of by the end."""
+        # One after the other: who asks for a pass must not miss what another has just made ready, and not told of yet.
+        async with self._turn:
+            return await self._make_pass()
+
+    async def _make_pass(self) -> UpkeepReport | None:
         try:
-            request = self._request()
+            request, sent_at = self._request(), time.monotonic()
             report = await self._store.upkeep(request)
+            if report.kept and request.worker_id is not None:
+                self.kept(request.worker_id, sent_at)
             self._tell(report)
             looks_outside = report.buried or (self.passes + 1) % PASSES_PER_LOOK_OUTSIDE == 0
             if looks_outside and await stop_left_outside(self._store):
@@ -83,8 +96,12 @@ class UpkeepLoop:
             if report.failed:
                 await self.reaped(report.failed, request.verdict)
             requests = [*map(_time_out, report.overdue), *map(_cancel_child, report.unjoined)]
+            has_ended = await self._carry_out(requests)
+            if has_ended:
+                # Whoever waited for one of them may be ready now.
+                self.returned()
             # Commands that change nothing would come again at once, and again.
-            self._has_more = await self._carry_out(requests) and len(requests) >= RUNS_PER_PASS
+            self._has_more = has_ended and len(requests) >= RUNS_PER_PASS
         except Exception as error:  # noqa: BLE001 - whatever it is, the next pass must come
             log.failure("upkeep_failed", error, worker_id=self.me())
             return None
@@ -109,7 +126,7 @@ class UpkeepLoop:
         error = LeaseLost(
             f"Its worker died {counted(self._max_crashes, 'time')} while it executed nothing but this run."
         )
-        return Upkeep(self.may_bury(), self._max_crashes, RUNS_PER_PASS, _verdict(error))
+        return Upkeep(self.may_bury(), self._max_crashes, RUNS_PER_PASS, _verdict(error), self.worker_id())
 
     def _tell(self, report: UpkeepReport) -> None:
         self.defined(report.definitions)

@@ -129,6 +129,24 @@ class Worker:
         """Set while nothing is held and the last claim found nothing."""
         return self._claims.found_nothing
 
+    async def until_drained(self) -> None:
+        """Wait until nothing is ready or held here, and what workers hold whose lease is over has been given back.
+
+        Where a pass of upkeep fails, that is left to whoever comes next.
+        """
+        pause_ms = min(self._settings.upkeep_ms, self._settings.heartbeat_ms)
+        while True:
+            await self.drained.wait()
+            may_bury = self._lease.may_bury
+            report = await self._upkeep.make_pass()
+            if not self.drained.is_set():
+                # It made something ready.
+                continue
+            if report is None or may_bury or not report.silent_holds:
+                return
+            await self._clock.sleep(pause_ms)
+            self._claims.look_anew()
+
     @property
     def spent(self) -> asyncio.Event:
         """Set when the worker has taken as many runs as it may in its life."""
@@ -169,7 +187,8 @@ class Worker:
         self._lease.lost = self._drop_all
         self._lease.renewed = self._lease_renewed
         self._upkeep.may_bury = lambda: self._lease.may_bury
-        self._upkeep.returned = self.wake
+        self._upkeep.worker_id, self._upkeep.kept = lambda: self.worker_id, self._lease.keep
+        self._upkeep.returned = self._claims.look_anew
         self._upkeep.me = lambda: self.worker_id
         self._upkeep.defined = self._learn
 

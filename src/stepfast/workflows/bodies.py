@@ -170,8 +170,9 @@ class StepBody:
         except (KeyboardInterrupt, GeneratorExit) as error:
             # Python interrupts the main thread only, and closes coroutines only: this one is the step's own, and must
             # not end the worker, nor be taken for the end of the task that waits here.
-            name = type(error).__name__
-            raise StepFailed(f"Step {self.name!r} raised {name}.", type_name=name) from error
+            name, said = type(error).__name__, str(error)
+            told = f"{name}: {said}" if said else f"{name}."
+            raise StepFailed(f"Step {self.name!r} raised {told}", type_name=name) from error
 
     def counted_input(self, arguments: dict[str, Any], text: str) -> str:
         """The part of a call's input that must be the same on replay."""

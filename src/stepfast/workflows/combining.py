@@ -18,7 +18,7 @@ from stepfast.workflows.child_calls import ChildKind, ChildrenCall, PageCall
 from stepfast.workflows.functions import AsyncWorkflow, SyncWorkflow, child_kind
 from stepfast.workflows.joins import Join, JoinSpec, Outcome, Tally, join_of
 from stepfast.workflows.loop import RunLoop
-from stepfast.workflows.steps import AsyncStep, SyncStep, spread_kind, step_kind
+from stepfast.workflows.steps import AsyncStep, SyncStep, know_step, spread_kind, step_kind
 from stepfast.workflows.wait_calls import SleepCall
 from stepfast.workflows.waiting import ask
 
@@ -186,6 +186,8 @@ def _child_of(function: Any, spread: bool) -> ChildKind | None:
     if isinstance(function, AsyncWorkflow | SyncWorkflow):
         return child_kind(function.workflow)
     if isinstance(function, AsyncStep | SyncStep):
+        # Here once for all items: it is no failure of theirs that a join could bear.
+        know_step(function.body)
         if function.body.queue is not None:
             return step_kind(function.body)
         return spread_kind(function.body) if spread else None

@@ -16,8 +16,10 @@ from stepfast.kernel.plan_rules import GIVEN
 from stepfast.kernel.replay import NOTHING_RECORDED, Replay, check_all_claimed
 from stepfast.kernel.states import STEP_CUT_OFF, STEP_ENDED, StepState
 from stepfast.workflows import failures
+from stepfast.workflows.bodies import StepBody
 from stepfast.workflows.branches import Branch
 from stepfast.workflows.calls import Answer, Asked, Operation
+from stepfast.workflows.namesakes import refuse_namesake
 from stepfast.workflows.stay import Host, Parked, Stay
 
 
@@ -30,6 +32,7 @@ class RunContext(Stay):
         self._heard: set[CallId] = set()
         self._handlers: dict[CallId, tuple[CallId, ...]] = {}
         self._unwound = False
+        self._steps: dict[str, StepBody] = {}
         self._replay = Replay(history.records, run.kept_seq) if history.records else NOTHING_RECORDED
         self._fresh: list[Asked] = []
         self._recorded: list[tuple[int, Asked, Record]] = []
@@ -39,6 +42,12 @@ class RunContext(Stay):
         self._open: dict[CallId, Asked] = {}
         self.moment: Instant = run.queued_at
         """The stored moment of the last result that the code was given: the same on every replay."""
+
+    def know(self, body: StepBody) -> None:
+        """Take note of a step that the code calls; refuse one whose name another has in this run."""
+        known = self._steps.setdefault(body.name, body)
+        if known is not body:
+            refuse_namesake(known, body)
 
     def ask(self, branch: Branch, operation: Operation, answer: Answer) -> Asked:
         """A durable call: answered by its record, or done; `answer` gets the result when its turn has come."""

@@ -7,7 +7,7 @@ import functools
 import importlib
 import inspect
 from asyncio import events
-from collections.abc import Callable, Coroutine, Hashable, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from stepfast.kernel.definitions import code_of
@@ -15,7 +15,7 @@ from stepfast.kernel.durations import Duration
 from stepfast.kernel.errors import InvalidDefinition, WrongCall
 from stepfast.kernel.retry import Retry
 from stepfast.kernel.texts import shown
-from stepfast.workflows.bodies import current_step
+from stepfast.workflows.bodies import StepBody, current_step
 from stepfast.workflows.branches import ask_blocking, thread_branch
 from stepfast.workflows.child_calls import ChildKind, ChildrenCall
 from stepfast.workflows.codec import ArgumentsCodec, ValueCodec
@@ -27,11 +27,13 @@ from stepfast.workflows.registry import DEFINED
 from stepfast.workflows.steps import (
     ask_durably,
     check_name,
+    name_for,
     refuse_aio_in_thread,
     refuse_aio_of_async,
     refuse_blocking_in_async,
     refuse_sync_in_async,
     refuse_sync_of_def,
+    steps_seen_by,
 )
 
 if TYPE_CHECKING:
@@ -93,6 +95,10 @@ class Workflow:
     def place(self) -> str:
         """Where it is written, for messages to people."""
         return f"{self.function.__module__}.{self.function.__qualname__}"
+
+    def visible_steps(self) -> Iterator[StepBody]:
+        """The steps that its function names."""
+        return steps_seen_by(self.function)
 
     def __repr__(self) -> str:
         return f"<workflow {self.code} of {self.place}>"
@@ -311,7 +317,7 @@ class WorkflowDecorator:
     def __call__(self, function: Callable[P, T]) -> SyncWorkflow[P, T]: ...
 
     def __call__(self, function: Callable[..., Any]) -> Any:
-        name = check_name("Workflow", self._name or getattr(function, "__name__", ""), function)
+        name = check_name("Workflow", name_for(function, self._name), function)
         version = _check_version(name, self._version)
         line = (self._queue, self._priority)
         definition = Workflow(function, name, version, *line, self._timeout_ms, self._retry)

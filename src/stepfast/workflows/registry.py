@@ -12,8 +12,10 @@ from stepfast.kernel.errors import InvalidDefinition, WorkflowNotFound
 from stepfast.kernel.retry import Retry
 from stepfast.kernel.texts import shown
 from stepfast.workflows.codec import ArgumentsCodec, ValueCodec
+from stepfast.workflows.namesakes import refuse_namesake
 
 if TYPE_CHECKING:
+    from stepfast.workflows.bodies import StepBody
     from stepfast.workflows.functions import Workflow
     from stepfast.workflows.steps import StepAlone
 
@@ -124,6 +126,8 @@ class Registry:
         self._steps: Steps = steps or AllSteps()
         self._all_defined = workflows is None
         self._given: dict[str, Executable] = {}
+        self._seen: dict[str, tuple[str, StepBody]] = {}
+        """The steps that the functions of workflows see, by name, each with the code of the first that does."""
         self._known_at: tuple[int, ...] = ()
         # An app keeps what is its own, and nothing that merely was in the process when it looked.
         self._known_then: weakref.WeakValueDictionary[str, Executable] = weakref.WeakValueDictionary()
@@ -136,17 +140,31 @@ class Registry:
 
     def add(self, workflow: Workflow) -> None:
         """Make a workflow known to the app."""
-        if workflow.code not in self._given:
+        other = self._given.get(workflow.code)
+        if other is workflow:
+            return
+        if other is None:
             if any(workflow is learned for learned in self._learned.values()):
                 return
             self._refuse_other_content(workflow)
-        other = self._given.setdefault(workflow.code, workflow)
-        if other is workflow:
-            return
-        if other.place != workflow.place:
+        elif other.place != workflow.place:
             raise _two_of_one_name(other, workflow)
+        self._refuse_namesakes(workflow)
         self._given[workflow.code] = workflow
         self._known_at = ()
+
+    def _refuse_namesakes(self, workflow: Workflow) -> None:
+        """Refuse two steps of one name that the functions of the app's workflows see; others are found in runs."""
+        code, others = workflow.code, self._seen
+        found: dict[str, tuple[str, StepBody]] = {}
+        if code in self._given:
+            # It is defined again, and may see other steps now.
+            others = {name: seen for name, seen in others.items() if seen[0] != code}
+        for body in workflow.visible_steps():
+            _, known = others.get(body.name) or found.setdefault(body.name, (code, body))
+            refuse_namesake(known, body)
+        self._seen = others
+        self._seen.update(found)
 
     def _refuse_other_content(self, workflow: Workflow) -> None:
         for other in self._given.values():

@@ -18,7 +18,7 @@ from stepfast.workflows.calls import Operation
 from stepfast.workflows.loop import CallAnswer, RunLoop, current_branch_of
 from stepfast.workflows.questions import Terms, question_of
 from stepfast.workflows.review_calls import AskCall, AskedReview, Codecs, Question, ReviewCall, Reviewed
-from stepfast.workflows.steps import AsyncStep, SyncStep, ask_durably, operation_of
+from stepfast.workflows.steps import AsyncStep, SyncStep, ask_durably, know_step, operation_of
 
 T = TypeVar("T")
 
@@ -119,6 +119,8 @@ def review(
 async def _review(question: Question, codecs: Codecs, notify: Notify | None) -> Reviewed[Any]:
     loop = events._get_running_loop()
     assert isinstance(loop, RunLoop)
+    if notify is not None:
+        know_step(notify.body)
     while True:
         opened: AskedReview = await ask_durably(loop, AskCall(question, codecs))
         # Begun before people are told: who is told first may answer before all others are.

@@ -6,7 +6,8 @@ import asyncio
 import functools
 import inspect
 from asyncio import events
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from types import CellType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar, cast, overload
 
 from stepfast.kernel.durations import Duration
@@ -40,7 +41,7 @@ class AsyncStep(Generic[P, T]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         loop = events._get_running_loop()
         if isinstance(loop, RunLoop):
-            return ask_durably(loop, operation_of(self.body, args, kwargs))
+            return ask_durably(loop, operation_of(self.body, args, kwargs), self.body)
         if loop is None and thread_branch() is not None:
             raise WrongCall(f"Step {self.body.name!r} is async: in a `def` workflow call {self.body.name}.sync(...).")
         return cast(Coroutine[Any, Any, T], self.body.function(*args, **kwargs))
@@ -50,6 +51,7 @@ class AsyncStep(Generic[P, T]):
         refuse_sync_in_async(self.body.name)
         branch = thread_branch()
         if branch is not None:
+            branch.context.know(self.body)
             return cast(T, ask_blocking(branch, operation_of(self.body, args, kwargs)))
         return cast(T, asyncio.run(self.body.function(*args, **kwargs)))
 
@@ -74,6 +76,7 @@ class SyncStep(Generic[P, T]):
         refuse_blocking_in_async(self.body.name)
         branch = thread_branch()
         if branch is not None:
+            branch.context.know(self.body)
             return cast(T, ask_blocking(branch, operation_of(self.body, args, kwargs)))
         return cast(T, self.body.function(*args, **kwargs))
 
@@ -81,7 +84,7 @@ class SyncStep(Generic[P, T]):
         """Call it from an `async def` workflow."""
         loop = events._get_running_loop()
         if isinstance(loop, RunLoop):
-            return ask_durably(loop, operation_of(self.body, args, kwargs))
+            return ask_durably(loop, operation_of(self.body, args, kwargs), self.body)
         refuse_aio_in_thread(self.body.name)
         return asyncio.to_thread(self.body.function, *args, **kwargs)
 
@@ -91,6 +94,26 @@ class SyncStep(Generic[P, T]):
         def sync(self, *args: Any, **kwargs: Any) -> None:
             """The form of an async step: names the right one."""
             refuse_sync_of_def(self.body.name)
+
+
+def steps_seen_by(function: Callable[..., Any]) -> Iterator[StepBody]:
+    """The steps that a function names in its own code, as far as it can be told without calling anything."""
+    plain: Any = inspect.unwrap(function)
+    names: tuple[str, ...] = getattr(getattr(plain, "__code__", None), "co_names", ())
+    enclosed = [cell.cell_contents for cell in getattr(plain, "__closure__", None) or () if not _is_empty(cell)]
+    for value in (*(plain.__globals__.get(name) for name in names), *enclosed):
+        # Objects may do anything when they are asked for an attribute or their class.
+        if issubclass(type(value), AsyncStep | SyncStep):
+            yield value.body
+
+
+def _is_empty(cell: CellType) -> bool:
+    """Whether a name of the code around is not bound yet."""
+    try:
+        cell.cell_contents  # noqa: B018 - that it raises is the answer
+    except ValueError:
+        return True
+    return False
 
 
 def operation_of(body: StepBody, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Operation:
@@ -142,17 +165,29 @@ class StepAlone:
         return await ask_durably(loop, StepCall(body, args, kwargs))
 
 
-async def ask_durably(loop: RunLoop, operation: Operation) -> Any:
-    """A durable call of an async workflow; its place is that of the task which awaits it."""
+async def ask_durably(loop: RunLoop, operation: Operation, body: StepBody | None = None) -> Any:
+    """A durable call of an async workflow; its place is that of the task which awaits it.
+
+    `body` is that of the step that the code calls, if it calls one by its function.
+    """
     branch = current_branch_of(loop)
     answer = loop.create_answer()
     try:
+        if body is not None:
+            branch.context.know(body)
         branch.context.ask(branch, operation, answer)
     except BaseException:
         # Code that swallows Parked in a loop must not keep the worker: each turn of it costs a callback.
         await asyncio.sleep(0)
         raise
     return await answer
+
+
+def know_step(body: StepBody) -> None:
+    """Tell the run whose code runs here of a step that it is about to call; it refuses another of that name."""
+    loop = events._get_running_loop()
+    if isinstance(loop, RunLoop):
+        current_branch_of(loop).context.know(body)
 
 
 def refuse_blocking_in_async(name: str) -> None:
@@ -253,7 +288,7 @@ class StepDecorator:
 
     def wrap(self, function: Callable[..., Any]) -> Any:
         """The step, known to nobody yet."""
-        name = check_name("Step", self._name or getattr(function, "__name__", ""), function)
+        name = check_name("Step", name_for(function, self._name), function)
         body = StepBody(function, name, self._retry, self._key, self._queue, self._limits)
         wrapped: Any = AsyncStep(body) if body.is_async else SyncStep(body)
         wrapped.alone = StepAlone(body)
@@ -261,6 +296,11 @@ class StepDecorator:
 
 
 MAX_NAME = 200
+
+
+def name_for(function: object, given: str | None) -> str:
+    """The name that was given, or else the function's own; an empty one was given, and is refused like others."""
+    return str(getattr(function, "__name__", "")) if given is None else given
 
 
 def check_name(what: str, name: object, function: object) -> str:

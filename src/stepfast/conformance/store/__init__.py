@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stepfast.conformance.store.annotations import AnnotationsSuite
 from stepfast.conformance.store.assets import StoreAssetsSuite
+from stepfast.conformance.store.beginning import BeginningSuite
 from stepfast.conformance.store.blobs import StoreBlobsSuite
 from stepfast.conformance.store.borne import BorneSuite
 from stepfast.conformance.store.children import ChildrenSuite
@@ -43,6 +44,7 @@ class StoreConformance(
     StartingSuite,
     ClaimingSuite,
     ClaimingOneSuite,
+    BeginningSuite,
     SavingSuite,
     SendingAgainSuite,
     ParkingSuite,

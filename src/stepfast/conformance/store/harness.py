@@ -150,8 +150,10 @@ class Harness:
         await self.save(decide(parent, opened=(wait(1, WaitKind.CHILDREN, need=need, spare=spare),), children=born))
         return parent, [child.run_id for child in born]
 
-    async def upkeep(self, may_bury: bool = True, max_crashes: int = 3, limit: int = 1_000) -> UpkeepReport:
-        return await self.store.upkeep(Upkeep(may_bury, max_crashes, limit, VERDICT))
+    async def upkeep(
+        self, may_bury: bool = True, max_crashes: int = 3, limit: int = 1_000, by: WorkerId | None = None
+    ) -> UpkeepReport:
+        return await self.store.upkeep(Upkeep(may_bury, max_crashes, limit, VERDICT, by))
 
     async def bury(self, worker: str = "w1", max_crashes: int = 3, limit: int = 1_000) -> UpkeepReport:
         """Let a worker's lease run out and do an upkeep pass; workers that beat meanwhile are spared by the test."""

@@ -68,6 +68,12 @@ class LettersSuite(StoreSuite):
         runs = [(await letter(harness, step=step)).run_id for step in steps]
         assert await listed(harness, step_name="ship") == [runs[2], runs[1], runs[0]]
 
+    @cases(wanted={"its name": "Refused", "its whole name": "shop:Refused"})
+    async def test_an_error_may_be_asked_for_by(self, harness: Harness, wanted: str) -> None:
+        kinds = ("shop:Refused", "shop:CardRefused", "shop:Refused.Late", "shop:refused", "Late", "No")
+        runs = [(await letter(harness, error_type=kind)).run_id for kind in kinds]
+        assert await listed(harness, error_type=wanted) == [runs[0]]
+
     async def test_one_run_may_be_asked_for(self, harness: Harness) -> None:
         wanted, _ = await letter(harness), await letter(harness)
         assert await listed(harness, run_id=wanted.run_id) == [wanted.run_id]

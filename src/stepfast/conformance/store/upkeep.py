@@ -36,6 +36,26 @@ class UpkeepSuite(StoreSuite):
         await harness.advance(LEASE_MS)
         assert (await harness.upkeep()).buried == []
 
+    async def test_a_pass_keeps_the_lease_of_the_worker_that_makes_it(self, harness: Harness) -> None:
+        worker_id = await harness.enrol()
+        await harness.advance(LEASE_MS)
+        assert (await harness.upkeep(by=worker_id)).kept
+        await harness.advance(LEASE_MS)
+        assert (await harness.upkeep()).buried == []
+
+    async def test_a_pass_soon_after_a_heartbeat_writes_nothing_of_its_worker(self, harness: Harness) -> None:
+        worker_id = await harness.enrol()
+        await harness.advance(LEASE_MS // 10 - 1)
+        assert not (await harness.upkeep(by=worker_id)).kept
+        await harness.advance(1)
+        assert (await harness.upkeep(by=worker_id)).kept
+
+    async def test_a_pass_brings_no_dead_worker_back(self, harness: Harness) -> None:
+        worker_id = await harness.enrol()
+        await harness.bury()
+        assert not (await harness.upkeep(by=worker_id)).kept
+        assert not (await harness.store.beat(worker_id)).alive
+
     async def test_a_worker_is_buried_when_its_lease_has_run_out(self, harness: Harness) -> None:
         await harness.enrol()
         await harness.advance(LEASE_MS)
@@ -52,6 +72,21 @@ class UpkeepSuite(StoreSuite):
         assert second.silent_at is not None
         await harness.advance(second.silent_at - begun + 1)
         assert len((await harness.upkeep()).buried) == 1
+
+    async def test_a_pass_says_whether_a_worker_holds_runs_although_its_lease_is_over(self, harness: Harness) -> None:
+        await harness.held("w1")
+        await harness.advance(LEASE_MS)
+        alive = await harness.upkeep(may_bury=False)
+        await harness.advance(1)
+        silent = await harness.upkeep(may_bury=False)
+        buried = await harness.upkeep()
+        assert [alive.silent_holds, silent.silent_holds, buried.silent_holds] == [False, True, False]
+
+    async def test_a_worker_that_is_silent_and_holds_nothing_is_not_told_of(self, harness: Harness) -> None:
+        await harness.enrol("w1")
+        await harness.advance(LEASE_MS + 1)
+        await harness.held("w2")
+        assert not (await harness.upkeep(may_bury=False)).silent_holds
 
     async def test_who_may_not_bury_buries_nobody(self, harness: Harness) -> None:
         await harness.enrol()

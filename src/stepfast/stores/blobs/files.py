@@ -1,7 +1,8 @@
 """The files of a blob folder: written whole or not at all, readable by their owner alone, reached by no link.
 
 Every folder below the root is opened by its name in the one above it, and a link in its place is refused: whoever can
-write into the folder still cannot make a blob lead out of it.
+write into the folder still cannot make a blob lead out of it. The root is found by its path for every call: one that
+was moved away, or is no longer mounted, is not written to unseen, and is found when it is back.
 """
 
 from __future__ import annotations
@@ -32,105 +33,73 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Files:
-    """An open blob folder."""
+    """A blob folder. Opening makes it; what is called later makes no other in its place."""
 
-    def __init__(self, root: int, unfinished: int) -> None:
-        self.root = root
-        self._unfinished = unfinished
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
     @classmethod
     def open(cls, folder: Path) -> Self:
         """Make the folder where there is none, and clear away what a crash left unfinished long ago."""
+        # Code that changes the working directory later does not change which folder is meant.
+        files = cls(folder.absolute())
         folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
-        root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            files = cls(root, _enter(root, UNFINISHED))
-        except BaseException:
-            os.close(root)
-            raise
-        files._clear_away()
+        with files._root() as root, opened(root, UNFINISHED, make=True) as unfinished:
+            _clear_away(unfinished)
         return files
-
-    def close(self) -> None:
-        os.close(self._unfinished)
-        os.close(self.root)
 
     def write(self, key: BlobKey, content: bytes, put_at: int) -> None:
         """Write beside all blobs, then move into place: nobody ever sees half a file."""
-        unfinished = f"{key.run_id}.{secrets.token_hex(8)}"
-        try:
-            _write_new(self._unfinished, unfinished, content, put_at)
+        with (
+            self.whole() as (root, unfinished),
+            _written(unfinished, key.run_id, content, put_at) as file,
             # Removing is kept out meanwhile, with the folders that it would find empty.
-            with self._locked(fcntl.LOCK_SH), self._folder(key, make=True) as folder:
-                os.rename(unfinished, key.name, src_dir_fd=self._unfinished, dst_dir_fd=folder)
-                os.fsync(folder)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(unfinished, dir_fd=self._unfinished)
-            raise
+            _locked(root, fcntl.LOCK_SH),
+            opened(root, folder_of(key.tenant), make=True) as tenant,
+        ):
+            _name(tenant, key.tenant, unfinished)
+            with opened(tenant, key.run_id, make=True) as run:
+                _move(file, unfinished, key.name, run)
 
     def read(self, key: BlobKey) -> bytes | None:
-        with suppress(FileNotFoundError), self._folder(key) as folder:
+        with suppress(FileNotFoundError), self._root() as root, _of_run(root, key) as folder:
             return read_file(folder, key.name)
         return None
 
     def info(self, key: BlobKey) -> BlobInfo | None:
-        with suppress(FileNotFoundError), self._folder(key) as folder:
+        with suppress(FileNotFoundError), self._root() as root, _of_run(root, key) as folder:
             return info_of(key, folder)
         return None
 
     def remove(self, key: BlobKey, put_before: Instant | None) -> bool:
-        with self._locked(fcntl.LOCK_EX), suppress(FileNotFoundError):
-            with self._folder(key) as folder:
+        with self.whole() as (root, _), _locked(root, fcntl.LOCK_EX), suppress(FileNotFoundError):
+            with _of_run(root, key) as folder:
                 found = info_of(key, folder)
                 if found is None or (put_before is not None and found.put_at >= put_before):
                     return False
                 os.unlink(key.name, dir_fd=folder)
-            self._leave(key)
+            _leave(root, key)
             return True
         return False
 
-    def _leave(self, key: BlobKey) -> None:
-        """Take away the run's folder if that was its last blob."""
-        with suppress(OSError), opened(self.root, folder_of(key.tenant)) as tenant:
-            os.rmdir(key.run_id, dir_fd=tenant)
+    @contextmanager
+    def whole(self) -> Iterator[tuple[int, int]]:
+        """The root, and what is unfinished in it.
+
+        A folder without the latter is none that was opened, as the empty one where another should be mounted: what was
+        written there would be out of sight later, and what is not found there need not be gone.
+        """
+        with self._root() as root, opened(root, UNFINISHED) as unfinished:
+            yield root, unfinished
 
     @contextmanager
-    def _folder(self, key: BlobKey, make: bool = False) -> Iterator[int]:
-        """The folder of the key's run."""
-        name = folder_of(key.tenant)
-        with opened(self.root, name, make) as tenant:
-            if make and name.startswith(HASHED):
-                self._name(tenant, key.tenant)
-            with opened(tenant, key.run_id, make) as run:
-                yield run
-
-    def _name(self, folder: int, tenant: str) -> None:
-        """Write down whose folder it is, where its name does not say it."""
-        if _exists(folder, TENANT):
-            return
-        unfinished = f"tenant.{secrets.token_hex(8)}"
-        _write_new(self._unfinished, unfinished, tenant.encode(), time.time_ns() // 1_000_000)
-        os.rename(unfinished, TENANT, src_dir_fd=self._unfinished, dst_dir_fd=folder)
-        os.fsync(folder)
-
-    @contextmanager
-    def _locked(self, how: int) -> Iterator[None]:
-        """Not to be entered while others are inside, or, shared, while somebody removes."""
-        lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE, dir_fd=self.root)
+    def _root(self) -> Iterator[int]:
+        # The one place where a link is followed: it is not in the folder, but leads to it.
+        root = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            fcntl.flock(lock, how)
-            yield
+            yield root
         finally:
-            os.close(lock)
-
-    def _clear_away(self) -> None:
-        """By the file system's own clock: whoever still writes a file has written to it today."""
-        for name in os.listdir(self._unfinished):
-            with suppress(FileNotFoundError):
-                changed_at = os.stat(name, dir_fd=self._unfinished, follow_symlinks=False).st_ctime
-                if changed_at < time.time() - LEFT_BEHIND_S:
-                    os.unlink(name, dir_fd=self._unfinished)
+            os.close(root)
 
 
 @contextmanager
@@ -141,6 +110,39 @@ def opened(parent: int, name: str, make: bool = False) -> Iterator[int]:
         yield folder
     finally:
         os.close(folder)
+
+
+@contextmanager
+def _of_run(root: int, key: BlobKey) -> Iterator[int]:
+    """The folder of the key's run."""
+    with opened(root, folder_of(key.tenant)) as tenant, opened(tenant, key.run_id) as run:
+        yield run
+
+
+@contextmanager
+def _locked(root: int, how: int) -> Iterator[None]:
+    """Not to be entered while others are inside, or, shared, while somebody removes."""
+    lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE, dir_fd=root)
+    try:
+        fcntl.flock(lock, how)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _leave(root: int, key: BlobKey) -> None:
+    """Take away the run's folder if that was its last blob."""
+    with suppress(OSError), opened(root, folder_of(key.tenant)) as tenant:
+        os.rmdir(key.run_id, dir_fd=tenant)
+
+
+def _clear_away(unfinished: int) -> None:
+    """By the file system's own clock: whoever still writes a file has written to it today."""
+    for name in os.listdir(unfinished):
+        with suppress(FileNotFoundError):
+            changed_at = os.stat(name, dir_fd=unfinished, follow_symlinks=False).st_ctime
+            if changed_at < time.time() - LEFT_BEHIND_S:
+                os.unlink(name, dir_fd=unfinished)
 
 
 def read_file(folder: int, name: str) -> bytes:
@@ -174,6 +176,32 @@ def _exists(folder: int, name: str) -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+def _name(folder: int, tenant: str, unfinished: int) -> None:
+    """Write down whose folder it is, where its name does not say it."""
+    if not folder_of(tenant).startswith(HASHED) or _exists(folder, TENANT):
+        return
+    with _written(unfinished, "tenant", tenant.encode(), time.time_ns() // 1_000_000) as file:
+        _move(file, unfinished, TENANT, folder)
+
+
+@contextmanager
+def _written(unfinished: int, name: str, content: bytes, changed_at: int) -> Iterator[str]:
+    """The name of a new file beside all blobs, which goes if it is not moved into its place."""
+    file = f"{name}.{secrets.token_hex(8)}"
+    try:
+        _write_new(unfinished, file, content, changed_at)
+        yield file
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(file, dir_fd=unfinished)
+        raise
+
+
+def _move(file: str, unfinished: int, name: str, folder: int) -> None:
+    os.rename(file, name, src_dir_fd=unfinished, dst_dir_fd=folder)
+    os.fsync(folder)
 
 
 def _write_new(folder: int, name: str, content: bytes, changed_at: int) -> None:

@@ -49,13 +49,10 @@ class FolderBlobs:
             raise
 
     async def close(self) -> None:
-        """End the threads and let go of the folder."""
-        threads, self._threads = self._threads, None
-        files, self._files = self._files, None
+        """End the threads; the folder is held by nobody between calls."""
+        threads, self._threads, self._files = self._threads, None, None
         if threads is not None:
             threads.shutdown(cancel_futures=True)
-        if files is not None:
-            files.close()
 
     async def put(self, key: BlobKey, content: bytes) -> None:
         """Keep the content; it is on disk when this returns."""
@@ -79,7 +76,7 @@ class FolderBlobs:
 
     async def list(self, where: BlobFilter) -> list[BlobInfo]:
         """A page of blobs, by the names of their folders and files."""
-        return await self._run(lambda files: list(islice(listing.walk(files, where), where.limit)))
+        return await self._run(partial(_page, where))
 
     async def _run(self, work: Callable[[Files], T]) -> T:
         files = self._files
@@ -93,3 +90,8 @@ class FolderBlobs:
     def _explained(self, call: Callable[[], T]) -> T:
         with explained(self._folder):
             return call()
+
+
+def _page(where: BlobFilter, files: Files) -> list[BlobInfo]:
+    with files.whole() as (root, _):
+        return list(islice(listing.walk(root, where), where.limit))

@@ -9,19 +9,19 @@ from contextlib import suppress
 from stepfast.kernel.blobs import BlobFilter, BlobInfo, BlobKey, check_key
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.ids import RunId
-from stepfast.stores.blobs.files import TENANT, Files, info_of, opened, read_file
+from stepfast.stores.blobs.files import TENANT, info_of, opened, read_file
 from stepfast.stores.blobs.names import HASHED, folder_of, tenant_of
 
 # What is gone by now, and files or links that somebody has put where folders are.
 NO_FOLDER = (FileNotFoundError, NotADirectoryError)
 
 
-def walk(files: Files, where: BlobFilter) -> Iterator[BlobInfo]:
+def walk(root: int, where: BlobFilter) -> Iterator[BlobInfo]:
     """Every blob that is asked for, by the names of folders and files; what is no blob is passed over."""
     only = None if where.tenant is None else folder_of(where.tenant)
     begin = "" if where.after is None else folder_of(where.after.tenant)
-    for name in _names(files.root, begin, only):
-        with suppress(*NO_FOLDER), opened(files.root, name) as folder:
+    for name in _names(root, begin, only):
+        with suppress(*NO_FOLDER), opened(root, name) as folder:
             tenant = _tenant(folder, name)
             if tenant is not None:
                 yield from _of_tenant(folder, tenant, where.run_id, where.after if name == begin else None)

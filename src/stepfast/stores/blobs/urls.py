@@ -26,6 +26,11 @@ def blobs_for(given: str | Path | Blobs, store: Store, clock: Callable[[], int])
     return given
 
 
+def check_blobs(text: str) -> None:
+    """Refuse a text that names no blob store."""
+    _folder(text)
+
+
 def _folder(text: str) -> Path:
     parts = urlsplit(text)
     if "://" not in text:

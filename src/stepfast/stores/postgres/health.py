@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from stepfast.kernel.durations import Instant
 from stepfast.stores.health import Health, LongTransaction, Weakness
-from stepfast.stores.postgres.driver import Connection
+from stepfast.stores.postgres.driver import Connection, PostgresError, sqlstate
 from stepfast.stores.postgres.lines import Address, Deadlines, part
 from stepfast.stores.postgres.problems import FAILURES, explained
 from stepfast.stores.postgres.schema import known_migrations, schema_number
@@ -50,6 +50,17 @@ select exists (
 )
 """
 
+# More than fits into so little memory goes to a file where the tables are, which is gone at once.
+_TRIAL = """
+begin;
+set local work_mem = '64kB';
+set local temp_tablespaces = '';
+select count(*) from generate_series(1, 10000);
+commit
+"""
+_NO_RESOURCES, _DISK_FULL = "53", "53100"
+
+_FULL = Weakness("The server has no room left on its disk", "Free some space there: starts and steps wait until then.")
 _STANDBY = Weakness("The server is a standby, which takes no writes", "Name the primary in the database URL.")
 _READ_ONLY = Weakness(
     "The server takes no writes: default_transaction_read_only is on",
@@ -118,7 +129,7 @@ async def _examine(connection: Connection, where: str) -> Health:
         now=Instant(now),
         oldest=LongTransaction(*oldest[0]) if oldest else None,
         trail_owner=owner[0][0] if owner else None,
-        read_only=await _read_only(connection),
+        read_only=await _read_only(connection) or await _full(connection),
         reader=await _reader(connection) if schema == newest else None,
     )
 
@@ -128,6 +139,20 @@ async def _read_only(connection: Connection) -> Weakness | None:
     if is_standby:
         return _STANDBY
     return _READ_ONLY if is_read_only else None
+
+
+async def _full(connection: Connection) -> Weakness | None:
+    """What the server says to a file of a few hundred kilobytes."""
+    try:
+        await connection.execute(_TRIAL)
+    except PostgresError as problem:
+        state = sqlstate(problem)
+        if not state.startswith(_NO_RESOURCES):
+            raise
+        await connection.execute("rollback")
+        # One that allows no such files (temp_file_limit) says nothing of its disk.
+        return _FULL if state == _DISK_FULL else None
+    return None
 
 
 async def _reader(connection: Connection) -> str | None:

@@ -7,9 +7,12 @@ import secrets
 from collections.abc import Callable, Sequence
 
 from stepfast.kernel.errors import StoreUnavailable
+from stepfast.log import Log
 from stepfast.stores.postgres.driver import Connection
 from stepfast.stores.postgres.lines import Address, part
 from stepfast.stores.postgres.problems import FAILURES, explained
+
+log = Log("hints")
 
 CHANNEL = "stepfast"
 HINT = f"select pg_notify('{CHANNEL}', $1::text || ' ' || topic) from unnest($2::text[]) topic"
@@ -25,6 +28,7 @@ class Ear:
         self._connection: Connection | None = None
         self._listening: asyncio.Task[None] | None = None
         self._broke = asyncio.Event()
+        self._is_lost = False
         self._heard: Callable[[str], None] = lambda topic: None
         # Whoever hints hears it too; by this name it knows its own voice.
         self.name = secrets.token_hex(8)
@@ -54,6 +58,7 @@ class Ear:
             if self._connection is not None:
                 await self._broke.wait()
                 self._connection = None
+                self._tell_lost(f"{self._address.where} has ended the connection.")
             await asyncio.sleep(PAUSE_S)
             await self._try_to_listen()
 
@@ -64,9 +69,21 @@ class Ear:
             self._connection = connection
             connection.add_termination_listener(self._note_break)
             await self._listen_on(connection)
-        except StoreUnavailable:
+            self._tell_returned()
+        except StoreUnavailable as problem:
             # The server is away; the next round tries again.
             self._broke.set()
+            self._tell_lost(str(problem))
+
+    def _tell_lost(self, reason: str) -> None:
+        if not self._is_lost:
+            self._is_lost = True
+            log.warning("hints_lost", reason=reason)
+
+    def _tell_returned(self) -> None:
+        if self._is_lost:
+            self._is_lost = False
+            log.info("hints_returned")
 
     async def _listen_on(self, connection: Connection) -> None:
         try:

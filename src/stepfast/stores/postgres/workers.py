@@ -13,8 +13,8 @@ BEAT = "select moment, alive, run_ids, tokens, wakes, holds from stepfast.beat($
 RETIRE = "select stepfast.retire($1::uuid)"
 GIVE_BACK = "select stepfast.give_back($1::uuid, $2::uuid[], 'its worker did not know of it')"
 UPKEEP = """
-select buried, returned, failed, overdue, unjoined, silent_at, definitions
-  from stepfast.upkeep($1::boolean, $2::integer, $3::integer, $4::text, $5::text, $6::text, $7::text)
+select buried, returned, failed, overdue, unjoined, silent_at, definitions, silent_holds, kept
+  from stepfast.upkeep($1::boolean, $2::integer, $3::integer, $4::text, $5::text, $6::text, $7::text, $8::uuid)
 """
 
 
@@ -34,7 +34,7 @@ def beat_of(answer: Sequence[Row]) -> Beat:
 def upkeep_arguments(request: Upkeep) -> list[object]:
     """The arguments of `UPKEEP`."""
     verdict = request.verdict
-    return [request.may_bury, request.max_crashes, request.limit, *verdict, verdict.shape]
+    return [request.may_bury, request.max_crashes, request.limit, *verdict, verdict.shape, request.worker_id]
 
 
 def upkeep_report(answer: Sequence[Row]) -> UpkeepReport:

@@ -111,7 +111,8 @@ select run_id, generation, tenant, workflow, version, step, error_type, message,
    and (cast(:workflow as text) is null or workflow = :workflow)
    and (cast(:step as text) is null or step = :step)
    and (cast(:step_name as text) is null or replace('/' || step, '/' || :step_name || '#', '') <> '/' || step)
-   and (cast(:error_type as text) is null or error_type = :error_type)
+   and (cast(:error_type as text) is null or error_type = :error_type
+        or substr(error_type, length(error_type) - length(:error_type)) = ':' || :error_type)
    and (cast(:run_id as text) is null or run_id = :run_id)
    and (cast(:shape as text) is null or shape = :shape)
    and (cast(:recorded_after as bigint) is null or recorded_at > :recorded_after)

@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import apsw
 
@@ -19,6 +20,7 @@ from stepfast.stores.sqlite.turnstile import lock_files
 PATIENCE_MS = 5_000
 # The log alone grows to a few megabytes between two checkpoints.
 LITTLE_SPACE = 64_000_000
+TRIAL_BYTES = 65_536
 
 
 def examine(path: Path) -> Health:
@@ -40,7 +42,7 @@ def _examine(connection: apsw.Connection, path: Path) -> Health:
         weaknesses=tuple(_weaknesses(connection, path)),
         now=None,
         oldest=None,
-        read_only=_read_only(path),
+        read_only=_read_only(path) or _full(path),
     )
 
 
@@ -51,6 +53,20 @@ def _read_only(path: Path) -> Weakness | None:
         if not os.access(needed, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
             remedy = "Allow writing to the file, to those beside it and to its folder, or mount its disk for writing."
             return Weakness(f"{needed} cannot be written", remedy)
+    return None
+
+
+def _full(path: Path) -> Weakness | None:
+    """What the system says to a file without a name beside it, which is gone at once; quotas are found out too."""
+    try:
+        with TemporaryFile(dir=path.parent) as file:
+            # Random, as some file systems give what is all the same no room.
+            file.write(os.urandom(TRIAL_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as problem:
+        remedy = "Free some space, or move the file: starts and steps are refused until then."
+        return Weakness(f"{path.parent.absolute()} takes nothing more ({problem.strerror})", remedy)
     return None
 
 

@@ -59,8 +59,10 @@ def upkeep(connection: apsw.Connection, request: Upkeep) -> UpkeepReport:
             report.returned.append(orphan.run_id)
     report.overdue.extend(_overdue(connection, request.limit, now))
     report.unjoined.extend(_unjoined(connection, request.limit))
-    definitions = one(connection, SQL["newest_definition"])
-    return report._replace(silent_at=one(connection, SQL["silent_at"], {}), definitions=definitions)
+    silent_at, definitions = one(connection, SQL["silent_at"], {}), one(connection, SQL["newest_definition"])
+    silent_holds = bool(one(connection, SQL["silent_holds"], {"now": now}))
+    kept = one(connection, SQL["keep"], {"now": now, "worker_id": request.worker_id}) is not None
+    return report._replace(silent_at=silent_at, definitions=definitions, silent_holds=silent_holds, kept=kept)
 
 
 def _bury(connection: apsw.Connection, now: Instant) -> list[WorkerId]:

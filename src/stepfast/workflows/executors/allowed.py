@@ -44,6 +44,14 @@ def read_variables(text: str) -> tuple[str, ...]:
     return names
 
 
+def read_modules(text: str) -> tuple[str, ...]:
+    """The same for names of modules; `*` stands for any letters, dots included."""
+    names = read_names(text)
+    if not all(part.replace(EVERYTHING, "_").isidentifier() for name in names for part in name.split(".")):
+        raise ValueError
+    return names
+
+
 def read_networks(text: str) -> tuple[str, ...]:
     """Networks or single addresses with commas between them, or `*` for all."""
     from ipaddress import ip_network

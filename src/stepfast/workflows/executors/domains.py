@@ -6,13 +6,14 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 from stepfast.kernel.durations import Duration
+from stepfast.kernel.errors import InvalidDefinition
 from stepfast.kernel.retry import Retry
 from stepfast.workflows.bodies import Key
 from stepfast.workflows.executors.executor import Executor, describe_step, two_of_one_name
 from stepfast.workflows.executors.health import HealthCheck
 from stepfast.workflows.limits import Limits, check_limit
 from stepfast.workflows.registry import DEFINED_STEPS
-from stepfast.workflows.steps import AsyncStep, StepDecorator, SyncStep, check_name
+from stepfast.workflows.steps import AsyncStep, StepDecorator, SyncStep, check_name, name_for
 
 if TYPE_CHECKING:
     from stepfast.workflows.transformations.calling import Transformation, TransformationDecorator
@@ -123,7 +124,7 @@ class Domain:
         health: HealthCheck | None = None,
     ) -> Executor:
         """Make a function, a step, a class with `execute` or an instance of one an executor of this domain."""
-        plain = name or own_name(thing)
+        plain = own_name(thing) if name is None else name
         return self._add(Executor.of(thing, self.full_name(plain), description, health, retry=self.retry))
 
     def list(self) -> list[Executor]:
@@ -132,6 +133,8 @@ class Domain:
 
     def full_name(self, name: str) -> str:
         """The name of one of its executors."""
+        if not name:
+            raise InvalidDefinition(f"An executor of the domain {self.name!r} has an empty name: give it another.")
         return f"{self.name}.{name}"
 
     def _add(self, executor: Executor) -> Executor:
@@ -177,7 +180,7 @@ class DomainStep:
     def __call__(self, function: Callable[P, T]) -> SyncStep[P, T]: ...
 
     def __call__(self, function: Callable[..., Any]) -> Any:
-        name = self._domain.full_name(self._name or str(getattr(function, "__name__", "")))
+        name = self._domain.full_name(name_for(function, self._name))
         wrapped = StepDecorator(name, *self._options).wrap(function)
         self._domain._add_step(wrapped, self._description, self._health)
         return wrapped

@@ -18,7 +18,7 @@ from stepfast.workflows.executors import schemas
 from stepfast.workflows.executors.health import DEFAULT_TIMEOUT_S, Health, HealthCheck, ask, ask_apart
 from stepfast.workflows.executors.schemas import CONFIG, Schema
 from stepfast.workflows.limits import UNLIMITED, Limits, check_limit
-from stepfast.workflows.steps import AsyncStep, StepAlone, SyncStep, check_name
+from stepfast.workflows.steps import AsyncStep, StepAlone, SyncStep, check_name, name_for
 
 STEP, CLASS, BUILTIN = "step", "class", "builtin"
 
@@ -75,7 +75,7 @@ class Executor:
             # A transformation, which is no step, and an executor all the same.
             return executor_of_step(alone)._altered(name, description, health, retry, origin)
         if inspect.isroutine(thing):
-            usable = check_name("Executor", name or getattr(thing, "__name__", ""), thing)
+            usable = check_name("Executor", name_for(thing, name), thing)
             body = _body(thing, usable, retry)
             return cls(body, thing, description=description, origin=origin, health=health)
         return _of_class(cls, thing, name, description, health, retry, origin, kind)
@@ -90,10 +90,11 @@ class Executor:
     ) -> Executor:
         body = self.body
         retry = retry if body.retry is None else None
-        if (name or body.name) == body.name and (description, health, retry, origin) == (None, None, None, None):
+        name = body.name if name is None else name
+        if name == body.name and (description, health, retry, origin) == (None, None, None, None):
             return self
         body = copy.copy(body)
-        body.name = check_name("Executor", name or body.name, body.function)
+        body.name = check_name("Executor", name, body.function)
         body.retry = body.retry or retry
         told = self.description if description is None else description
         return Executor(
@@ -247,7 +248,8 @@ def _of_class(
         raise InvalidDefinition(
             f"{shown(thing)} is no executor: give a function, a step, or a class with a method `execute`."
         )
-    name = name or getattr(instance, "name", None) or kind_of.__name__
+    if name is None:
+        name = getattr(instance, "name", None) or kind_of.__name__
     limits = Limits(
         check_limit(f"The timeout of executor {name}", getattr(instance, "timeout", None)),
         check_limit(f"The total_timeout of executor {name}", getattr(instance, "total_timeout", None)),

@@ -30,7 +30,7 @@ from stepfast.workflows.plans.frame import FindExecutor, FindWorkflow, Frame
 from stepfast.workflows.plans.plan import Plan
 from stepfast.workflows.plans.workflow import PlanWorkflow
 from stepfast.workflows.registry import DEFINED
-from stepfast.workflows.steps import check_name
+from stepfast.workflows.steps import check_name, name_for
 
 I = TypeVar("I", default=Any)  # noqa: E741
 R = TypeVar("R", default=Any)
@@ -293,7 +293,7 @@ class StageDecorator(Generic[I, C]):
     def __call__(self, function: Callable[[StageContext[I, C, Any]], T], /) -> Stage[T]: ...
 
     def __call__(self, function: Any, /) -> Any:
-        name = self._name or str(getattr(function, "__name__", ""))
+        name = name_for(function, self._name)
         check_stage(function, name)
         options: StepOptions = {"description": _first_line(function), **self._options}
         if self._assets:

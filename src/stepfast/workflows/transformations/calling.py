@@ -24,7 +24,7 @@ from stepfast.workflows.joins import ONE
 from stepfast.workflows.limits import Limits
 from stepfast.workflows.loop import RunLoop
 from stepfast.workflows.reviewing import review
-from stepfast.workflows.steps import StepAlone, ask_durably, check_name
+from stepfast.workflows.steps import StepAlone, ask_durably, check_name, name_for
 from stepfast.workflows.transformations.keeping import kept
 from stepfast.workflows.transformations.running import Spec, Terms, derivation_of
 from stepfast.workflows.transformations.values import Derivation, Source
@@ -117,7 +117,7 @@ class TransformationDecorator:
         self._terms, self._options, self._told = terms, options, told
 
     def __call__(self, function: Callable[P, T]) -> Transformation[P, T]:
-        name = check_name("Transformation", self._full_name(self._name or function.__name__), function)
+        name = check_name("Transformation", self._full_name(name_for(function, self._name)), function)
         spec = Spec(function, Terms(name, **_checked(name, self._terms)))
         retry, limits, queue = self._options
         queue = None if queue is None else check_text("The queue of a transformation", queue)

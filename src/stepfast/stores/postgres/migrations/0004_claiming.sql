@@ -407,7 +407,7 @@ returns table (
     worker_id text, input text, wakes integer, hold boolean, claims integer, crashes integer, last_seq integer,
     last_event integer, queued_at bigint, deadline_at bigint, tries integer, parent_id text, parent_wait integer,
     actor text, correlation_id text, causation_id text, thread_id text, subject text, metadata text, leave boolean,
-    kept_seq integer, definition text
+    kept_seq integer, definition text, begun boolean
 )
 language plpgsql volatile
 set enable_seqscan = off
@@ -460,16 +460,31 @@ begin
     )
     select k.run_id::text, k.tenant, r.workflow, coalesce(g.version, r.version), r.kind, k.queue, k.generation, k.token,
            holder, coalesce(g.input, r.input), k.wakes, k.hold, k.claims, k.crashes,
-           -- Nothing is recorded of a run that nobody has held before.
-           case when k.claims > 1 or k.generation > 1 then coalesce((
-               select max(s.seq) from stepfast.step s where s.run_id = k.run_id
-           ), 0) else 0 end,
-           k.seq - k.is_quiet::integer, r.queued_at, k.deadline_at, k.tries, r.parent_id::text, r.parent_wait, r.actor,
-           r.correlation_id, r.causation_id, r.thread_id, r.subject, r.metadata, r.leave,
+           coalesce(n.seq, 0), k.seq - k.is_quiet::integer, r.queued_at, k.deadline_at, k.tries, r.parent_id::text,
+           r.parent_wait, r.actor, r.correlation_id, r.causation_id, r.thread_id, r.subject, r.metadata, r.leave,
            case when k.generation > 1 then coalesce((
                select max(s.seq) from stepfast.step s where s.run_id = k.run_id and s.generation < k.generation
            ), 0) else 0 end,
-           case when g.run_id is null then r.definition else g.definition end
+           case when g.run_id is null then r.definition else g.definition end,
+           -- The first commit of its code tells that it has begun. A record that a person gave says nothing of that, nor
+           -- does an earlier claim: whoever had it may have handed it back, or died, before.
+           case when k.claims = 1 then false
+                when n.generation = k.generation and n.kind <> 'given' then true
+                else coalesce((
+                    select true
+                      from stepfast.event e
+                     where e.run_id = k.run_id
+                       and e.seq > coalesce((
+                               select o.seq
+                                 from stepfast.outcome o
+                                where o.run_id = k.run_id and o.generation = k.generation - 1
+                           ), 0)
+                       and e.generation = k.generation
+                       and e.type = 'started'
+                     order by e.seq
+                     limit 1
+                ), false)
+            end
       from numbered k
      cross join lateral (
           select x.*
@@ -484,6 +499,14 @@ begin
            where k.generation > 1 and x.run_id = k.run_id and x.generation = k.generation
           offset 0
       ) g on true
+      left join lateral (
+          -- Nothing is recorded of a run that nobody has held before.
+          select x.seq, x.generation, x.kind
+            from stepfast.step x
+           where (k.claims > 1 or k.generation > 1) and x.run_id = k.run_id
+           order by x.seq desc
+           limit 1
+      ) n on true
      order by k.turn;
 end
 $$;

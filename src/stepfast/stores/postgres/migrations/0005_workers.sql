@@ -423,13 +423,16 @@ create function stepfast.upkeep(
     verdict_type text,
     verdict_message text,
     verdict_shape text,
+    k_worker uuid,
     out buried text[],
     out returned text[],
     out failed text[],
     out overdue text[],
     out unjoined text[],
     out silent_at bigint,
-    out definitions bigint
+    out definitions bigint,
+    out silent_holds boolean,
+    out kept boolean
 )
 language plpgsql volatile
 set enable_seqscan = off
@@ -481,5 +484,22 @@ begin
     unjoined := stepfast.unjoined_children(at_most);
     select min(w.seen_at + w.lease_ms) into silent_at from stepfast.worker w where w.dead_at is null;
     select coalesce(max(d.number), 0) into definitions from stepfast.definition d;
+    silent_holds := exists (
+        select
+          from stepfast.worker w
+         where w.dead_at is null
+           and w.seen_at + w.lease_ms < moment
+           and exists (select from stepfast.task t where t.worker_id = w.worker_id and t.state = 'leased' offset 0)
+    );
+    -- Without waiting: whoever has that row is its heartbeat, or buries it.
+    update stepfast.worker w
+       set seen_at = moment
+     where w.worker_id = any (array(
+               select m.worker_id
+                 from stepfast.worker m
+                where m.worker_id = k_worker and m.dead_at is null and m.seen_at + m.lease_ms / 10 <= moment
+                  for no key update skip locked
+           ));
+    kept := found;
 end
 $$;

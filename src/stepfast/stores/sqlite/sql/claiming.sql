@@ -134,7 +134,28 @@ select t.run_id, t.tenant, r.workflow, coalesce(g.version, r.version), r.kind, t
        case when t.generation > 1 then coalesce((
            select max(s.seq) from step s where s.run_id = t.run_id and s.generation < t.generation
        ), 0) else 0 end,
-       case when g.run_id is null then r.definition else g.definition end
+       case when g.run_id is null then r.definition else g.definition end,
+       -- The first commit of its code tells that it has begun. A record that a person gave says nothing of that, nor does
+       -- an earlier claim: whoever had it may have handed it back, or died, before.
+       case when t.claims = 1 then 0
+            when (
+                select s.generation = t.generation and s.kind <> 'given'
+                  from step s
+                 where s.run_id = t.run_id
+                 order by s.seq desc
+                 limit 1
+            ) then 1
+            else exists (
+                select 1
+                  from event e
+                 where e.run_id = t.run_id
+                   and e.seq > coalesce((
+                           select o.seq from outcome o where o.run_id = t.run_id and o.generation = t.generation - 1
+                       ), 0)
+                   and e.generation = t.generation
+                   and e.type = 'started'
+            )
+        end
   from json_each(:runs)
  cross join task t
  cross join run r

@@ -30,6 +30,15 @@ select run_id, token, wakes, hold
    and state = 'leased'
  order by run_id;
 
+-- name: keep
+-- An upkeep pass counts as a heartbeat of whoever makes it, where the last one is a while ago.
+update worker
+   set seen_at = :now
+ where worker_id = :worker_id
+   and dead_at is null
+   and seen_at + lease_ms / 10 <= :now
+returning 1;
+
 -- name: mark_dead
 -- A worker leaves.
 update worker
@@ -50,6 +59,16 @@ returning worker_id;
 select min(seen_at + lease_ms)
   from worker
  where dead_at is null;
+
+-- name: silent_holds
+-- Whether a worker that nobody has buried although its lease is over holds runs.
+select exists (
+    select 1
+      from worker
+     where dead_at is null
+       and seen_at + lease_ms < :now
+       and exists (select 1 from task t where t.worker_id = worker.worker_id and t.state = 'leased')
+);
 
 -- name: dead_holders
 -- The holders of leased runs that are dead or unknown: one look into the index for each holder.
