@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stepfast import Derived, Domain, Graph, Source, StageContext, Stepfast, step, workflow
-from stepfast.kernel.errors import InvalidDefinition
+from stepfast.kernel.errors import Invalid, InvalidDefinition
 
 
 async def say_nothing() -> None: ...
@@ -59,3 +59,10 @@ def test_an_empty_name_is_refused(define):
 @pytest.mark.parametrize("define", NAMED.values(), ids=NAMED)
 def test_without_a_name_it_is_called_by_its_own(define):
     define(None)
+
+
+@pytest.mark.parametrize("queue", ["", "a\0b"], ids=repr)
+@pytest.mark.parametrize("made", [step, workflow], ids=["a step", "a workflow"])
+def test_a_queue_without_a_name_that_can_be_stored_is_refused(made, queue):
+    with pytest.raises(Invalid, match=f"The queue of a {made.__name__} "):
+        made(queue=queue)(say_nothing)

@@ -14,7 +14,7 @@ from stepfast.kernel.definitions import code_of
 from stepfast.kernel.durations import Duration
 from stepfast.kernel.errors import InvalidDefinition, WrongCall
 from stepfast.kernel.retry import Retry
-from stepfast.kernel.texts import shown
+from stepfast.kernel.texts import check_text, shown
 from stepfast.workflows.bodies import StepBody, current_step
 from stepfast.workflows.branches import ask_blocking, thread_branch
 from stepfast.workflows.child_calls import ChildKind, ChildrenCall
@@ -57,7 +57,7 @@ class Workflow:
         function: Callable[..., Any],
         name: str,
         version: int,
-        queue: str,
+        queue: str | None,
         priority: int,
         timeout_ms: int | None = None,
         retry: Retry | None = None,
@@ -65,7 +65,7 @@ class Workflow:
         self.function = function
         self.name = name
         self.version = version
-        self.queue = queue
+        self.queue = DEFAULT_QUEUE if queue is None else check_text("The queue of a workflow", queue)
         self.priority = priority
         self.timeout_ms = timeout_ms
         self.retry = retry
@@ -291,7 +291,7 @@ def workflow(
     tried again, without the failures that it raised.
     """
     timeout_ms = check_limit("The timeout of a workflow", timeout)
-    decorator = WorkflowDecorator(name, version, queue or DEFAULT_QUEUE, priority, timeout_ms, retry)
+    decorator = WorkflowDecorator(name, version, queue, priority, timeout_ms, retry)
     return decorator if function is None else decorator(function)
 
 
@@ -302,7 +302,7 @@ class WorkflowDecorator:
         self,
         name: str | None,
         version: int,
-        queue: str,
+        queue: str | None,
         priority: int,
         timeout_ms: int | None = None,
         retry: Retry | None = None,

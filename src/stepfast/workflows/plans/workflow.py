@@ -10,7 +10,7 @@ from stepfast.kernel.durations import Duration
 from stepfast.kernel.plan_control import Ties
 from stepfast.kernel.retry import Retry
 from stepfast.workflows.codec import ArgumentsCodec, ValueCodec
-from stepfast.workflows.functions import DEFAULT_QUEUE, Bindable, Workflow
+from stepfast.workflows.functions import Bindable, Workflow
 from stepfast.workflows.limits import check_limit
 from stepfast.workflows.loop import RunLoop
 from stepfast.workflows.plans.frame import Frame
@@ -41,7 +41,7 @@ class PlanWorkflow(Workflow):
     ) -> None:
         plan = frame.plan
         timeout_ms = check_limit("The timeout of a workflow", timeout)
-        super().__init__(self.interpret, plan.name, plan.version, queue or DEFAULT_QUEUE, priority, timeout_ms, retry)
+        super().__init__(self.interpret, plan.name, plan.version, queue, priority, timeout_ms, retry)
         self.kind = "template" if frame.is_plain else "graph"
         self.digest = plan.digest or None
         self.frame = frame
