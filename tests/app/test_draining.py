@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import cast
 
 import pytest
 
@@ -14,6 +16,7 @@ from stepfast.kernel.exchange import Claim, Enrolment, QueueRoom, UpkeepReport
 from stepfast.kernel.ids import WorkerId, new_id
 from stepfast.kernel.ports import Store
 from stepfast.stores.urls import store_for
+from stepfast.worker.lease import Lease
 from stepfast.worker.upkeep import UpkeepLoop
 from tests.support.apps import app_on
 from tests.support.turns import turn
@@ -98,6 +101,17 @@ async def test_a_silent_worker_that_is_heard_of_again_is_no_longer_waited_for(cl
             await enrolled(store, HOUR_MS)
             await draining
     assert (await run.info()).state is RunState.RUNNING
+
+
+async def test_a_drain_does_not_take_a_pass_that_was_not_allowed_to_bury_for_one_that_was(
+    client, store, database, monkeypatch
+):
+    """Between the question and the pass the worker may find that it was cut off."""
+    run = await held_by_another(client, store, OVER_AT_ONCE_MS)
+    answers, right = iter([True, False]), cast("property", Lease.__dict__["may_bury"])
+    monkeypatch.setattr(Lease, "may_bury", property(lambda lease: next(answers, right.__get__(lease))))
+    assert await drain(database, replace(SOON, upkeep_ms=HOUR_MS)) == 1
+    assert (await run.info()).state is RunState.COMPLETED
 
 
 async def test_what_comes_while_a_drain_waits_is_executed(client, store, database):

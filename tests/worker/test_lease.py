@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from stepfast import WorkerSettings, workflow
+from stepfast import RunState, WorkerSettings, workflow
 from stepfast.kernel.durations import Instant
+from stepfast.kernel.errors import StoreUnavailable
 from stepfast.kernel.exchange import Beat, Holding
 from stepfast.kernel.ids import RunId, WorkerId
 from tests.support.apps import app_on
@@ -147,6 +148,34 @@ async def test_a_pass_of_upkeep_keeps_the_lease_as_a_heartbeat_does(database):
         assert lease.kept_from >= lease._kept_from
 
 
+class Away:
+    """A store that answers no heartbeat."""
+
+    async def beat(self, worker_id: str) -> Beat:
+        raise StoreUnavailable("away")
+
+
+async def test_a_worker_that_leaves_lets_go_of_steps_under_way_when_its_lease_is_over(database):
+    """A grace time may be longer than a lease: others may take the runs of a worker that nobody hears of."""
+    hold = Hold()
+
+    @workflow
+    async def held() -> None:
+        await hold.step()
+
+    settings = WorkerSettings(lease_ms=500, upkeep_ms=3_600_000)
+    async with app_on(database, [held], worker=settings) as app:
+        assert app._parts is not None
+        (worker,) = app._parts._workers
+        lease: Any = worker._lease
+        run = await app.start(held)
+        await hold.reached.wait()
+        lease._heartbeat._store = Away()
+        async with asyncio.timeout(30):
+            await worker.stop(grace_ms=3_600_000)
+        assert (await run.info()).state is RunState.RUNNING
+
+
 async def test_what_an_earlier_life_of_a_worker_did_keeps_no_lease(database):
     lease, _, _ = await comparing(database)
     kept_from = lease.kept_from
@@ -197,3 +226,14 @@ async def test_answers_that_waited_while_the_clock_jumped_do_not_let_a_worker_bu
     for heartbeat.sent in (106, 107):
         hear(lease, heartbeat.sent)
     assert lease.may_bury
+
+
+async def test_a_worker_that_has_heard_nothing_for_a_while_buries_nobody_until_all_had_time_to_beat(database):
+    """Its upkeep may reach a store that comes back before the heartbeats of others do."""
+    lease, heartbeat = await hearing(database)
+    lease._heard_at -= 2 * lease._settings.heartbeat_ms / 1_000
+    may_bury = [lease.may_bury]
+    for heartbeat.sent in (101, 102, 103):
+        hear(lease, heartbeat.sent)
+        may_bury.append(lease.may_bury)
+    assert may_bury == [False, False, False, True]

@@ -67,7 +67,13 @@ class Lease:
 
     @property
     def may_bury(self) -> bool:
-        return self._beats_in_time >= BEATS_BEFORE_BURYING and not self._clock_has_jumped
+        # Also before the first answer behind an outage: a pass of upkeep may come sooner than anybody's heartbeat.
+        is_sure = self._beats_in_time >= BEATS_BEFORE_BURYING and not self._clock_has_jumped
+        return is_sure and not self._has_missed_beats(time.monotonic())
+
+    def _has_missed_beats(self, now: float) -> bool:
+        """Whether nothing was heard for so long that others may have been cut off, too."""
+        return now - self._heard_at > 2 * self._settings.heartbeat_ms / 1_000
 
     @property
     def _clock_has_jumped(self) -> bool:
@@ -148,7 +154,7 @@ class Lease:
         if self._clock_has_jumped:
             # Answers that waited behind a blocked loop come all at once: others had no time to beat in between.
             self._beats_in_time, self._jumped_at = 1, self.beats_sent
-        elif now - self._heard_at > 2 * self._settings.heartbeat_ms / 1_000:
+        elif self._has_missed_beats(now):
             self._beats_in_time = 1
         elif number > self._jumped_at:
             self._beats_in_time += 1

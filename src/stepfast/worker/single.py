@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from stepfast.kernel.ids import RunId
 from stepfast.worker.worker import Worker
 
@@ -15,7 +13,7 @@ class SingleWorker(Worker):
         """Announce the worker and keep its lease."""
         self._wire()
         await self._lease.take()
-        self._loops = [asyncio.get_running_loop().create_task(self._lease.watch(), name="stepfast-lease")]
+        self._watch_lease()
 
     async def execute(self, run_id: RunId) -> bool:
         """Take the run as often as it is ready, until it ends or waits; False: it could not be taken at all."""

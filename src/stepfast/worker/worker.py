@@ -105,6 +105,7 @@ class Worker:
         self._upkeep.reaped = reaped
         self._sweep = SweepLoop(Sweep(store, values, clock), clock)
         self._loops: list[asyncio.Task[None]] = []
+        self._watch: asyncio.Task[None] | None = None
         self._publishing: list[PublishLoop] = []
         self._errands: set[asyncio.Task[None]] = set()
         self._accepting = False
@@ -139,6 +140,8 @@ class Worker:
             await self.drained.wait()
             may_bury = self._lease.may_bury
             report = await self._upkeep.make_pass()
+            # Before and behind it: the pass may have had to wait, and have found itself cut off.
+            may_bury = may_bury and self._lease.may_bury
             if not self.drained.is_set():
                 # It made something ready.
                 continue
@@ -162,8 +165,8 @@ class Worker:
             loop.create_task(self._claims.run(), name="stepfast-claims"),
             loop.create_task(self._upkeep.run(), name="stepfast-upkeep"),
             loop.create_task(self._sweep.run(), name="stepfast-sweep"),
-            loop.create_task(self._lease.watch(), name="stepfast-lease"),
         ]
+        self._watch_lease()
         if self.sealer is not None:
             sealing = SealLoop(self.sealer, self._clock, self._settings.seal_every_ms)
             self._loops.append(loop.create_task(sealing.run(), name="stepfast-sealing"))
@@ -176,6 +179,9 @@ class Worker:
             publishing = PublishLoop(publisher, sink.name, self._clock)
             self._publishing.append(publishing)
             publishing.start()
+
+    def _watch_lease(self) -> None:
+        self._watch = asyncio.get_running_loop().create_task(self._lease.watch(), name="stepfast-lease")
 
     def publish(self) -> None:
         """Something was written: sinks are to have it soon."""
@@ -211,7 +217,12 @@ class Worker:
         await asyncio.gather(*self._loops, *self._errands, return_exceptions=True)
         # Side by side: a store that is slow to say whose a sink is must not hold up runs whose grace time has begun.
         finish = self._finish(self._settings.grace_ms if grace_ms is None else grace_ms)
-        await asyncio.gather(finish, *(each.stop() for each in self._publishing))
+        try:
+            await asyncio.gather(finish, *(each.stop() for each in self._publishing))
+        finally:
+            # Not before: steps that go on for a long grace time are let go of when the lease is over, too.
+            if self._watch is not None:
+                self._watch.cancel()
         await self._lease.end()
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._step_threads.shutdown(wait=False, cancel_futures=True)
@@ -245,7 +256,7 @@ class Worker:
 
     def codes_changed(self) -> None:
         """What this worker can execute has changed: it says so, serves the queues that came with it, and looks."""
-        if self._loops and not self._is_leaving:
+        if self._watch is not None and not self._is_leaving:
             self._run_errand(self._announce(self._serve_all()))
 
     def _serve_all(self) -> WorkerSettings:

@@ -7,7 +7,6 @@ import contextlib
 import os
 import shutil
 import signal
-import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process, SubprocessStreamProtocol
 from dataclasses import dataclass
 from typing import Literal, TypedDict
@@ -17,6 +16,7 @@ from stepfast.kernel.executor_errors import CommandFailed, NotAllowed
 from stepfast.kernel.texts import shown
 from stepfast.workflows.executors.allowed import Allowed
 from stepfast.workflows.executors.builtin.bounds import bound_problems, refuse, timeout_problems, timeout_s
+from stepfast.workflows.executors.builtin.memory import Limit, can_limit
 from stepfast.workflows.limits import UNWINDING_S
 
 MAX_OUTPUT_BYTES = 16 * 1024 * 1024
@@ -73,9 +73,12 @@ class CommandRun:
         """
         refuse(self.validate_config(config))
         program, variables, limit_s = self._program(args), self._variables(env), timeout_s(config.timeout)
-        limited = _limited([program, *args[1:]], variables, config.max_memory_bytes)
-        session = await _started(limited, variables, cwd, input is not None, config)
-        answer = await session.run(input, limit_s, args[0])
+        with Limit(config.max_memory_bytes) as limit:
+            session = await _started([program, *args[1:]], variables, cwd, input is not None, config, limit)
+            answer = await session.run(input, limit_s, args[0])
+            complaint = limit.complaint()
+        if complaint:
+            raise CommandFailed(f"{shown(program)} could not be started: {complaint}.")
         if check and answer["code"] != 0:
             hidden = [] if isinstance(env, dict) else list(variables.values())
             raise CommandFailed(f"{shown(args[0])} ended with code {answer['code']}: {_told(answer, hidden)}")
@@ -108,19 +111,20 @@ class CommandRun:
 
 
 async def _started(
-    args: list[str], variables: dict[str, str], cwd: str | None, is_fed: bool, config: CommandConfig
+    args: list[str], variables: dict[str, str], cwd: str | None, is_fed: bool, config: CommandConfig, limit: Limit
 ) -> _Session:
     """The program under way; called off meanwhile, it is ended as soon as it has begun."""
     loop = asyncio.get_running_loop()
     starting = loop.create_task(
         loop.subprocess_exec(
             lambda: SubprocessStreamProtocol(limit=READ_BYTES, loop=loop),
-            *args,
+            *limit.around(args, variables),
             stdin=PIPE if is_fed else DEVNULL,
             stdout=PIPE,
             stderr=PIPE,
             cwd=cwd,
-            env=variables,
+            env=limit.variables(variables),
+            pass_fds=limit.lines,
             # A group of its own, so that what it starts can be ended with it.
             start_new_session=True,
         )
@@ -139,36 +143,10 @@ async def _started(
         raise Invalid(f"{shown(args[0])} cannot be started so: {error}.") from error
 
 
-# It takes its limit upon itself and then becomes the program: set from here, a limit comes after the first moments of
-# the program, and a busy machine makes them long. Python sets LC_CTYPE as it starts, which is not the program's.
-BECOME_LIMITED = """
-import os, resource, sys
-most, language, *program = sys.argv[1:]
-variables = dict(os.environb)
-variables.pop(b"LC_CTYPE", None)
-if language:
-    variables[b"LC_CTYPE"] = os.fsencode(language[1:])
-resource.setrlimit(resource.RLIMIT_AS, (int(most), int(most)))
-try:
-    os.execve(program[0], program, variables)
-except OSError as error:
-    os.write(2, f"It could not be started: {error}.".encode())
-    os._exit(126)
-"""
-
-
-def _limited(args: list[str], variables: dict[str, str], most: int | None) -> list[str]:
-    """What is to be started, so that the program has no more memory from its beginning on."""
-    if most is None:
-        return args
-    language = "=" + variables["LC_CTYPE"] if "LC_CTYPE" in variables else ""
-    return [sys.executable, "-I", "-S", "-c", BECOME_LIMITED, str(most), language, *args]
-
-
 def _memory_problems(most: int | None) -> list[str]:
     if most is None:
         return []
-    if not sys.platform.startswith("linux") or not sys.executable:
+    if not can_limit():
         return ["max_memory_bytes: this system cannot limit it."]
     return bound_problems("max_memory_bytes", most, MIN_MEMORY_BYTES, MAX_MEMORY_BYTES)
 
