@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from stepfast.kernel.durations import in_seconds, span_ms
 from stepfast.kernel.texts import MAX_TEXT, check_text, shown
@@ -14,7 +13,7 @@ from stepfast.signing import KEYS_ALLOWED as SEAL_KEYS_ALLOWED
 from stepfast.signing import read_seal_keys
 from stepfast.stores.blobs.urls import FORMS as BLOB_FORMS
 from stepfast.stores.blobs.urls import check_blobs
-from stepfast.stores.urls import FORMS, POSTGRES, POSTGRES_FORM, check_database, without_password
+from stepfast.stores.urls import FORMS, POSTGRES_FORM, check_database, is_postgres, without_password
 from stepfast.tokens import KEYS_ALLOWED, read_keys
 from stepfast.worker.settings import BOUNDS
 from stepfast.workflows.executors.allowed import read_modules, read_names, read_networks, read_variables
@@ -90,7 +89,7 @@ def _read_database(text: str) -> str:
 
 
 def _read_direct(text: str) -> str:
-    if urlsplit(_read_text(text)).scheme not in POSTGRES:
+    if not is_postgres(_read_text(text)):
         raise ValueError
     return text
 

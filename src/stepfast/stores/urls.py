@@ -22,10 +22,9 @@ _PASSWORD = re.compile(r"(?<=password=)('[^']*'|[^\s&]+)|(?<=:)[^/:@\s][^:@\s]*(
 
 def store_for(url: str, clock: Clock, direct_url: str | None = None) -> Store:
     """The store that a URL names; opening it is the caller's. `direct_url` leads past a pooler, for hints."""
-    scheme = urlsplit(url).scheme
-    if scheme == "sqlite":
+    if is_sqlite(url):
         return _sqlite(url, clock)
-    if scheme in POSTGRES:
+    if is_postgres(url):
         return _postgres(url, direct_url)
     raise _not_understood(url)
 
@@ -40,6 +39,10 @@ def is_sqlite(url: str) -> bool:
     return urlsplit(url).scheme == "sqlite"
 
 
+def is_postgres(url: str) -> bool:
+    return urlsplit(url).scheme in POSTGRES
+
+
 def sqlite_path(url: str) -> Path:
     """The file that a SQLite URL names."""
     parts = urlsplit(url)
@@ -52,7 +55,7 @@ def check_database(url: str) -> None:
     """Refuse what names no database."""
     if is_sqlite(url):
         sqlite_path(url)
-    elif urlsplit(url).scheme not in POSTGRES:
+    elif not is_postgres(url):
         raise _not_understood(url)
 
 
@@ -74,7 +77,7 @@ def check_exists(url: str) -> None:
 
 def check_postgres(url: str) -> None:
     """Refuse what is no PostgreSQL URL, or cannot be used without its driver."""
-    if urlsplit(url).scheme not in POSTGRES:
+    if not is_postgres(url):
         raise _not_understood(url)
     if importlib.util.find_spec("asyncpg") is None:
         raise Invalid("A PostgreSQL URL needs the package asyncpg: pip install 'stepfast[postgres]'.")
@@ -82,7 +85,7 @@ def check_postgres(url: str) -> None:
 
 def _postgres(url: str, direct_url: str | None) -> Store:
     check_postgres(url)
-    if direct_url is not None and urlsplit(direct_url).scheme not in POSTGRES:
+    if direct_url is not None and not is_postgres(direct_url):
         # It would be tried again and again, and no hint be heard, without a word.
         shown = without_password(direct_url)
         raise Invalid(f"STEPFAST_DATABASE_DIRECT_URL is {shown!r}; write {POSTGRES_FORM}.")

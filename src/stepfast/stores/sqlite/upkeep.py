@@ -60,7 +60,8 @@ def upkeep(connection: apsw.Connection, request: Upkeep) -> UpkeepReport:
     report.overdue.extend(_overdue(connection, request.limit, now))
     report.unjoined.extend(_unjoined(connection, request.limit))
     silent_at, definitions = one(connection, SQL["silent_at"], {}), one(connection, SQL["newest_definition"])
-    silent_holds = bool(one(connection, SQL["silent_holds"], {"now": now}))
+    is_silent = silent_at is not None and silent_at < now
+    silent_holds = is_silent and bool(one(connection, SQL["silent_holds"], {"now": now}))
     kept = one(connection, SQL["keep"], {"now": now, "worker_id": request.worker_id}) is not None
     return report._replace(silent_at=silent_at, definitions=definitions, silent_holds=silent_holds, kept=kept)
 

@@ -484,7 +484,7 @@ begin
     unjoined := stepfast.unjoined_children(at_most);
     select min(w.seen_at + w.lease_ms) into silent_at from stepfast.worker w where w.dead_at is null;
     select coalesce(max(d.number), 0) into definitions from stepfast.definition d;
-    silent_holds := exists (
+    silent_holds := coalesce(silent_at < moment, false) and exists (
         select
           from stepfast.worker w
          where w.dead_at is null
