@@ -138,14 +138,12 @@ class Worker:
         pause_ms = min(self._settings.upkeep_ms, self._settings.heartbeat_ms)
         while True:
             await self.drained.wait()
-            may_bury = self._lease.may_bury
             report = await self._upkeep.make_pass()
-            # Before and behind it: the pass may have had to wait, and have found itself cut off.
-            may_bury = may_bury and self._lease.may_bury
             if not self.drained.is_set():
                 # It made something ready.
                 continue
-            if report is None or may_bury or not report.silent_holds:
+            # A pass that may bury leaves none such, unless its heartbeat comes at this very moment.
+            if report is None or not report.silent_holds:
                 return
             await self._clock.sleep(pause_ms)
             self._claims.look_anew()
