@@ -323,9 +323,8 @@ class Parts:
         self._publish()
 
     def _publish(self) -> None:
-        if self.subscriptions:
-            for worker in self._workers:
-                worker.publish()
+        for worker in self._workers:
+            worker.publish()
 
     def _look(self, run_id: str) -> None:
         for worker in self._workers:
@@ -338,7 +337,8 @@ class Parts:
                 worker.wake()
 
     def _saved(self, run: HeldRun, decision: Decision) -> None:
-        self._publish()
+        if self.subscriptions:
+            self._publish()
         if decision.children:
             for queue in {child.queue for child in decision.children}:
                 self._announce(queue)

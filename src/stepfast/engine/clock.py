@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import cast
+from typing import Any
 
 from stepfast.kernel.durations import Instant
 
@@ -13,11 +13,12 @@ class SystemClock:
     """Real time; learns from each heartbeat how far the store's clock is ahead of this machine's."""
 
     def __init__(self) -> None:
-        self._offset_ms = 0
+        # Of any type, so that a sum with it need not be declared a moment by a call, which would cost as much again.
+        self._offset_ms: Any = 0
 
     def now(self) -> Instant:
-        # Written out, for it is asked three times for every step.
-        return cast(Instant, time.time_ns() // 1_000_000 + self._offset_ms)
+        now: Instant = self._offset_ms + time.time_ns() // 1_000_000
+        return now
 
     async def sleep(self, span_ms: int) -> None:
         await asyncio.sleep(max(span_ms, 0) / 1_000)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 
 from stepfast.engine.grouping import Grouper
 from stepfast.engine.keeping import Keeper
+from stepfast.engine.swapping import size_of
 from stepfast.engine.values import Values
 from stepfast.kernel import rules
 from stepfast.kernel.decisions import Decision, HeldRun, Joins
@@ -33,6 +35,7 @@ class Item:
     run: HeldRun
     decision: Decision
     answered: Answered
+    size: int
     riders: int = 0
 
 
@@ -51,7 +54,7 @@ class Committer:
         self._store = store
         self._saved = saved
         self._keeper = None if values is None else Keeper[Item](values, self._enter, _answer)
-        self._group = Grouper(self._commit, _size_of, _run_of)
+        self._group = Grouper(self._commit, attrgetter("size"), attrgetter("run"))
         self._riding: set[HeldRun] = set()
         self._riding_longer: set[HeldRun] = set()
         self._rider_timer: asyncio.TimerHandle | None = None
@@ -75,12 +78,13 @@ class Committer:
 
     def save(self, run: HeldRun, decision: Decision, answered: Answered) -> None:
         """Save with the next commit; `answered` gets None, or the error that kept it from being saved."""
-        item = Item(run, decision, answered)
+        item = Item(run, decision, answered, size_of(decision))
         if self._keeper is None or not self._keeper.takes(item):
             self._enter(item)
 
     def _enter(self, item: Item) -> None:
-        _board_riders(item)
+        if item.run.riders:
+            _board_riders(item)
         self._group.add(item)
 
     def ride(self, run: HeldRun, event: Event) -> None:
@@ -178,23 +182,11 @@ class Committer:
         await self._commit(batch[middle:])
 
 
-def _run_of(item: Item) -> HeldRun:
-    return item.run
-
-
-def _size_of(item: Item) -> int:
-    size = 0
-    for record in item.decision.records:
-        size += len(record.input) + len(record.value or "") + len(record.error or "")
-    return size
-
-
 def _board_riders(item: Item) -> None:
     run = item.run
-    if run.riders:
-        item.riders += len(run.riders)
-        item.decision.events = (*run.riders, *item.decision.events)
-        run.riders = []
+    item.riders += len(run.riders)
+    item.decision.events = (*run.riders, *item.decision.events)
+    run.riders = []
 
 
 def _unboard_riders(item: Item) -> None:

@@ -38,6 +38,8 @@ class Grouper(Generic[T]):
         self._arrived = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
         self._closing = False
+        self._rests = False
+        """Whether there was nothing to commit when it last looked."""
 
     def __len__(self) -> int:
         return len(self._items)
@@ -49,7 +51,8 @@ class Grouper(Generic[T]):
     def add(self, item: T) -> None:
         """Commit this item with the next batch."""
         self._items.append(item)
-        self._arrived.set()
+        if self._rests:
+            self._arrived.set()
 
     def put_back(self, items: list[T]) -> None:
         """Commit these before everything else, in their order."""
@@ -77,7 +80,9 @@ class Grouper(Generic[T]):
                 return
             else:
                 self._arrived.clear()
+                self._rests = True
                 await self._arrived.wait()
+                self._rests = False
 
     def _next_batch(self) -> list[T]:
         batch: list[T] = []

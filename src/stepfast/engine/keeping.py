@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from stepfast.engine.swapping import has_large, slim
+from stepfast.engine.swapping import has_large, size_of, slim
 from stepfast.engine.values import Values
 from stepfast.kernel.decisions import Decision, HeldRun
 from stepfast.kernel.errors import LeaseLost, StoreUnavailable
@@ -27,6 +27,7 @@ class Kept(Protocol):
 
     run: HeldRun
     decision: Decision
+    size: int
 
 
 K = TypeVar("K", bound=Kept)
@@ -56,7 +57,8 @@ class Keeper(Generic[K]):
         if item.run in self._lines:
             self._lines[item.run].append(item)
             return True
-        if not has_large(item.decision, self._values.threshold):
+        threshold = self._values.threshold
+        if item.size <= threshold or not has_large(item.decision, threshold):
             return False
         self._lines[item.run] = deque([item])
         assert self._home is not None
@@ -98,6 +100,7 @@ class Keeper(Generic[K]):
         while True:
             try:
                 await slim(self._values, item.decision)
+                item.size = size_of(item.decision)
             except StoreUnavailable as error:
                 if self._abandoned is not None:
                     return partial(self._refused_for, self._abandoned)

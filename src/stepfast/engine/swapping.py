@@ -9,21 +9,31 @@ from stepfast.kernel.blobs import is_reference
 from stepfast.kernel.decisions import NOTHING_YET, Continue, Decision, HeldRun, History, NewRun
 
 
+def size_of(decision: Decision) -> int:
+    """How long all texts of a decision are together; those of events are short."""
+    size = 0
+    for record in decision.records:
+        size += len(record.input) + len(record.value or "") + len(record.error or "")
+    if decision.outcome is not None:
+        size += len(decision.outcome.value or "") + len(decision.outcome.error or "")
+    # Nearly all decisions record one step, or the end, and nothing else.
+    if decision.release is not None or decision.children or decision.reviews:
+        size += sum(map(len, _rare_texts(decision)))
+    return size
+
+
 def has_large(decision: Decision, threshold: int) -> bool:
     """Whether something of a decision must be put away before it can be saved."""
-    for record in decision.records:
-        if len(record.input) > threshold or (record.value is not None and len(record.value) > threshold):
-            return True
-    outcome, release = decision.outcome, decision.release
-    # Nearly all decisions record one step and nothing else.
-    if outcome is None and release is None and not decision.children and not decision.reviews:
-        return False
-    if outcome is not None and outcome.value is not None and len(outcome.value) > threshold:
-        return True
-    if isinstance(release, Continue) and len(release.input) > threshold:
-        return True
-    texts = [*(child.input for child in decision.children), *(review.shown for review in decision.reviews)]
-    return any(len(text) > threshold for text in texts)
+    texts = [text for record in decision.records for text in (record.input, record.value)]
+    if decision.outcome is not None:
+        texts.append(decision.outcome.value)
+    return any(text is not None and len(text) > threshold for text in [*texts, *_rare_texts(decision)])
+
+
+def _rare_texts(decision: Decision) -> list[str]:
+    release = decision.release
+    continued = [release.input] if isinstance(release, Continue) else []
+    return [*continued, *(child.input for child in decision.children), *(review.shown for review in decision.reviews)]
 
 
 async def slim(values: Values, decision: Decision) -> None:

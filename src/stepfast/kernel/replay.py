@@ -33,11 +33,8 @@ class Replay:
         for call, record in self._newest.items():
             self._by_name[call.name][call] = record
         self._unclaimed = len(self._newest)
-
-    @property
-    def finished(self) -> bool:
-        """Every record has been asked for."""
-        return self._unclaimed == 0
+        self.finished = not self._newest
+        """Whether every record has been asked for; kept, as it is asked for several times with each call."""
 
     def unclaimed(self) -> list[Record]:
         """The records that no call has asked for yet, in the order they were made."""
@@ -80,14 +77,14 @@ class Replay:
 
     def _claim(self, record: Record | None) -> Record | None:
         if record is not None:
-            del self._by_name[record.call.name][record.call]
-            self._unclaimed -= 1
+            self.forgo(record.call)
         return record
 
     def forgo(self, call: CallId) -> Record | None:
         """The record of a call that the code called off before it waited for anything, now claimed, if there is one."""
         record = self._by_name[call.name].pop(call, None)
         self._unclaimed -= record is not None
+        self.finished = self._unclaimed == 0
         return record
 
     def _of_branch(self, call: CallId, digest: str, same_input: Callable[[str], bool]) -> Record | None:

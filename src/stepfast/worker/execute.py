@@ -154,17 +154,21 @@ class Execution:
         try:
             performance = Performance(run, workflow, self._history, executor.host, executor.threads)
             self._performance = performance
-            if self._stopped_early is None and is_late(run, executor.clock.now()):
-                self._stopped_early = out_of_time(run.run_id)
-            if self._stopped_early is not None:
+            if run.deadline_at is not None and self._stopped_early is None:
+                self._keep_deadline(performance, run.deadline_at)
+            if self._stopped_early is None:
+                performance.perform(self._ended)
+            else:
                 performance.forgo(self._stopped_early, self._ended)
-                return
-            if run.deadline_at is not None:
-                self._errand = performance.run_errand(self._stop_at(run.deadline_at), "stepfast-deadline")
-            performance.perform(self._ended)
         except Exception:
             log.exception("run_not_executed", **about(run))
             self._leave()
+
+    def _keep_deadline(self, performance: Performance, deadline_at: Instant) -> None:
+        if is_late(self._run, self._executor.clock.now()):
+            self._stopped_early = out_of_time(self._run.run_id)
+        else:
+            self._errand = performance.run_errand(self._stop_at(deadline_at), "stepfast-deadline")
 
     async def _stop_at(self, deadline_at: Instant) -> None:
         clock = self._executor.clock

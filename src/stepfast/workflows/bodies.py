@@ -142,6 +142,7 @@ class StepBody:
         self.polls: dict[str, StepBody] = {}
         """The steps by which its outside work is asked after, as far as this process has heard of them."""
         self._key = _key_function(key)
+        self.is_keyed = key is not None
 
     def invoke(
         self, arguments: dict[str, Any], info: StepInfo, threads: BodyThreads, begun: Callable[[], None] | None = None
@@ -156,7 +157,9 @@ class StepBody:
             return threads.run(functools.partial(contextvars.copy_context().run, self._in_thread, arguments, tell))
         if begun is not None:
             begun()
-        body: Coroutine[Any, Any, Any] = self.arguments.apply(self.function, arguments)
+        given = self.arguments
+        body: Coroutine[Any, Any, Any]
+        body = self.function(**arguments) if given.is_plain else given.apply(self.function, arguments)
         return body
 
     def _in_thread(self, arguments: dict[str, Any], begun: Callable[[], object] | None) -> Any:

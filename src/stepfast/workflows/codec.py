@@ -59,7 +59,20 @@ class NativeForm:
 
     def write_native(self, value: object) -> str:
         """A value that JSON itself is known to have."""
-        return text_of(self.dump(value), self.subject)
+        try:
+            raw = self.dump(value)
+        except ValueError as error:
+            raise self.refusal(value, error) from error
+        # Written out, as in `text_of`: nearly every value comes by here, twice for each step.
+        return raw.decode() if len(raw) <= MAX_VALUE_BYTES else text_of(raw, self.subject)
+
+    def restore_native(self, value: object) -> tuple[str, Any]:
+        """The same as `restore`, for a value that JSON itself is known to have."""
+        text = self.write_native(value)
+        try:
+            return text, self.parse(text)
+        except ValueError as error:
+            raise self.refusal(value, error) from error
 
     def read(self, text: str) -> Any:
         return self.parse(text)
@@ -109,10 +122,7 @@ class HintedForm(NativeForm):
     def write(self, value: object) -> str:
         # What JSON itself has is written as it is without a hint, and at a third of the cost.
         if type(value) is self.plain and is_native(value):
-            try:
-                return self.write_native(value)
-            except ValueError as error:
-                raise self.refusal(value, error) from error
+            return self.write_native(value)
         try:
             raw = self.to_json(value, warnings="error", round_trip=True, by_alias=False)
         except Exception as error:
@@ -131,7 +141,8 @@ class HintedForm(NativeForm):
     def restore(self, value: object) -> tuple[str, Any]:
         if type(value) is self.exact and len(text := super().write(value)) < MAX_DIGITS:
             return text, value
-        text, restored = super().restore(value)
+        is_known = type(value) is self.plain and is_native(value)
+        text, restored = self.restore_native(value) if is_known else super().restore(value)
         writer = self.writer
         is_strict = writer.has_union or bool(writer.classes and any(map(type.__subclasses__, writer.classes)))
         if is_strict or not (self.is_exact or (not writer.is_partial and is_equal(value, restored))):
@@ -220,23 +231,18 @@ class ArgumentsForm(HintedForm):
             for name, hint in fields.items():
                 schema_of(without_presence(hint), f"the argument {name!r} of {what}")
             raise
-        kinds = {name: without_presence(hint) for name, hint in fields.items()}
-        self.atoms = kinds if all(any(kind is atom for atom in ATOMS) for kind in kinds.values()) else {}
+        kinds = [without_presence(hint) for hint in fields.values()]
+        self.atoms = kinds if all(any(kind is atom for atom in ATOMS) for kind in kinds) else []
 
-    def restore(self, value: object) -> tuple[str, Any]:
-        return self.restore_atoms(value) or super().restore(value)
-
-    def restore_atoms(self, value: Any) -> tuple[str, Any] | None:
-        if not self.atoms or len(value) != len(self.atoms):
-            return None
-        for name, kind in self.atoms.items():
-            if type(value.get(name)) is not kind:
-                return None
-        try:
-            text = self.write_native(value)
-        except ValueError as error:
-            raise self.refusal(value, error) from error
-        return (text, value) if len(text) < MAX_DIGITS else None
+    def restore(self, value: Any) -> tuple[str, Any]:
+        # They are bound in the order of the parameters.
+        if (
+            self.atoms
+            and [*map(type, value.values())] == self.atoms
+            and len(text := self.write_native(value)) < MAX_DIGITS
+        ):
+            return text, value
+        return super().restore(value)
 
 
 def plain_kind(hint: Any) -> type | None:
@@ -399,15 +405,16 @@ class ArgumentsCodec(Codec):
         # Without this codec itself: a definition that nobody has any more goes at once, and with all that it names.
         super().__init__(what, lambda: ArgumentsForm(fields_of(function, parameters), what))
         self._names = tuple(self._signature.parameters)
-        self._plain = all(each.kind is each.POSITIONAL_OR_KEYWORD for each in self._parameters)
-        self._count = len(self._names) if self._plain else -1
+        self.is_plain = all(each.kind is each.POSITIONAL_OR_KEYWORD for each in self._parameters)
+        """Whether all of them can be given by name."""
+        self._count = len(self._names) if self.is_plain else -1
         self._defaults = {each.name: each.default for each in self._parameters if each.default is not each.empty}
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments by parameter name, in the order of the parameters, defaults applied."""
         if len(args) == self._count and not kwargs:
             return dict(zip(self._names, args, strict=False))
-        if not args and self._plain and tuple(kwargs) == self._names:
+        if not args and self.is_plain and tuple(kwargs) == self._names:
             return kwargs
         if len(args) < self._count:
             given = dict(zip(self._names, args, strict=False))
@@ -443,7 +450,7 @@ class ArgumentsCodec(Codec):
 
     def restore_json(self, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """Arguments by name that are plain JSON: as text, and as the function wants them."""
-        if not self._signature.parameters.keys() >= given.keys() and self._plain:
+        if not self._signature.parameters.keys() >= given.keys() and self.is_plain:
             unknown = min(given.keys() - self._signature.parameters.keys())
             raise Invalid(f"{self.what} has no parameter {unknown!r}. Its parameters are {self._signature}.")
         text = JSON.encode(given)
@@ -459,7 +466,7 @@ class ArgumentsCodec(Codec):
         return codec.decode(JSON.encode(value))
 
     def apply(self, function: Callable[..., Any], bound: dict[str, Any]) -> Any:
-        if self._plain:
+        if self.is_plain:
             return function(**bound)
         given = inspect.BoundArguments(self._signature, OrderedDict(bound))
         return function(*given.args, **given.kwargs)

@@ -26,6 +26,22 @@ from stepfast.workflows.stay import Host, Parked, Stay
 class RunContext(Stay):
     """The durable side of one run: everything its code asks for comes through here."""
 
+    __slots__ = (
+        "_deferred",
+        "_elsewhere",
+        "_fresh",
+        "_handlers",
+        "_heard",
+        "_open",
+        "_recorded",
+        "_records",
+        "_replay",
+        "_results",
+        "_steps",
+        "_unwound",
+        "moment",
+    )
+
     def __init__(self, run: HeldRun, history: History, host: Host, outer: asyncio.AbstractEventLoop) -> None:
         super().__init__(run, history, host, outer, self._hand_out_next)
         self._records = history.records
@@ -37,7 +53,7 @@ class RunContext(Stay):
         self._fresh: list[Asked] = []
         self._recorded: list[tuple[int, Asked, Record]] = []
         self._elsewhere: list[tuple[int, CallId, Asked]] = []
-        self._deferred: deque[tuple[Asked, Record | None]] = deque()
+        self._deferred: list[tuple[Asked, Record | None]] = []
         self._results: deque[tuple[Asked, Instant, Any, BaseException | None]] = deque()
         self._open: dict[CallId, Asked] = {}
         self.moment: Instant = run.queued_at
@@ -49,8 +65,13 @@ class RunContext(Stay):
         if known is not body:
             refuse_namesake(known, body)
 
-    def ask(self, branch: Branch, operation: Operation, answer: Answer) -> Asked:
-        """A durable call: answered by its record, or done; `answer` gets the result when its turn has come."""
+    def ask(self, branch: Branch, operation: Operation, answer: Answer, body: StepBody | None = None) -> Asked:
+        """A durable call: answered by its record, or done; `answer` gets the result when its turn has come.
+
+        `body` is that of the step that the code calls, if it calls one by its function.
+        """
+        if body is not None and self._steps.get(body.name) is not body:
+            self.know(body)
         if self._closed:
             raise Parked
         asked = Asked(self, branch, operation, answer)
@@ -132,13 +153,12 @@ class RunContext(Stay):
         if self._reading:
             # It may be a pause that has come, and whoever sent it counts on it.
             return False
+        replayed = self._replay.finished and not (self._recorded or self._elsewhere)
+        if replayed and len(self._fresh) == 1 and not self._deferred and self._leaving is None:
+            return self._begin_alone(self._fresh.pop())
         if self._fresh and not self._take_up_fresh():
             return False
-        while self._elsewhere and (not self._recorded or self._elsewhere[0][0] < self._recorded[0][0]):
-            self._take_up_moved()
-        if self._recorded:
-            _, asked, record = heapq.heappop(self._recorded)
-            self._answer_from(record, asked)
+        if not replayed and self._hand_out_recorded():
             return True
         if self._deferred and self._leaving is None:
             return self._begin_deferred()
@@ -150,12 +170,31 @@ class RunContext(Stay):
         self.park_when_still()
         return False
 
+    def _hand_out_recorded(self) -> bool:
+        while self._elsewhere and (not self._recorded or self._elsewhere[0][0] < self._recorded[0][0]):
+            self._take_up_moved()
+        if not self._recorded:
+            return False
+        _, asked, record = heapq.heappop(self._recorded)
+        self._answer_from(record, asked)
+        return True
+
+    def _begin_alone(self, asked: Asked) -> bool:
+        """Begin the one call that the code has made since, as nearly always; False when there is nothing else to do.
+
+        It is the same as to take it up with all others, without the way there.
+        """
+        if asked.answer.done():
+            self._open.pop(asked.call, None)
+            return True
+        asked.answer.on_cancel = asked.call_off
+        asked.operation.begin(asked, None)
+        # While it is under way, and nothing came of it at once, there is nothing to hand out.
+        return self.stopped_by is None and (not self.busy or bool(self._results) or bool(self.loop.ready))
+
     def _begin_deferred(self) -> bool:
         """All that was recorded is handed out: begin the rest, but for calls whose records other branches have."""
-        if len(self._deferred) == 1 and self._replay.finished:
-            self._begin(*self._deferred.popleft())
-            return self.stopped_by is None
-        unmoved: deque[tuple[Asked, Record | None]] = deque()
+        unmoved: list[tuple[Asked, Record | None]] = []
         for asked, record in self._deferred:
             found = record or self._find_elsewhere(asked)
             if found is not None and found.state in STEP_ENDED:
@@ -164,7 +203,7 @@ class RunContext(Stay):
                 unmoved.append((asked, found))
         self._deferred = unmoved
         if self.stopped_by is None and not self._recorded:
-            self._deferred = deque()
+            self._deferred = []
             for asked, record in self.mailbox.by_time(unmoved):
                 self._begin(asked, record)
         return self.stopped_by is None
@@ -234,7 +273,7 @@ class RunContext(Stay):
         self.busy.discard(asked.call)
         if refused is None:
             self._results.append((asked, at, value, error))
-            self.kick()
+            self.loop.kick()
         else:
             self.stop(refused)
 

@@ -114,7 +114,8 @@ class RunLoop(asyncio.AbstractEventLoop):
         self._outer = outer
         self._driver = _driver_of(outer)
         self._on_quiet = on_quiet
-        self._ready: deque[Ready] = deque()
+        self.ready: deque[Ready] = deque()
+        """What can go on at once."""
         self._scheduled = False
         self._driving = False
         self._is_dropped = False
@@ -148,7 +149,7 @@ class RunLoop(asyncio.AbstractEventLoop):
     @property
     def is_idle(self) -> bool:
         """Whether every task waits, and nothing is on its way to them."""
-        return not self._ready and not self._scheduled
+        return not self.ready and not self._scheduled
 
     def drain(self, callbacks: int) -> None:
         """Let closed code unwind: run what is ready, without handing out anything more."""
@@ -166,7 +167,7 @@ class RunLoop(asyncio.AbstractEventLoop):
     def _drop(self) -> None:
         # Collected as garbage, such code would be told once more to end, and go on outside of every loop.
         self._is_dropped = True
-        self._ready.clear()
+        self.ready.clear()
         DROPPED.append(self)
 
     def drive(self) -> None:
@@ -175,10 +176,18 @@ class RunLoop(asyncio.AbstractEventLoop):
         if self._is_dropped:
             return
         self._enter()
+        budget = CALLBACKS_PER_TURN
         try:
-            self._run_until_quiet()
+            while budget > 0:
+                if self.ready:
+                    budget -= self._run_ready(budget)
+                elif self._on_quiet():
+                    budget -= 1
+                else:
+                    return
         finally:
             self._driving = False
+        self.kick()
 
     def _enter(self) -> None:
         events._set_running_loop(self)
@@ -198,18 +207,9 @@ class RunLoop(asyncio.AbstractEventLoop):
             self._generators = Branch(self._main.context, GENERATORS)
         self._add_task(generator.aclose(), self._generators.child())
 
-    def _run_until_quiet(self) -> None:
-        budget = CALLBACKS_PER_TURN
-        while budget > 0:
-            budget -= 1 + self._run_ready(budget)
-            if not self._ready and not self._on_quiet():
-                return
-        self._scheduled = True
-        self._driver.add(self, self._outer)
-
     def _run_ready(self, callbacks: int) -> int:
         ran = 0
-        ready = self._ready
+        ready = self.ready
         while ready and ran < callbacks:
             callback = ready.popleft()
             ran += 1
@@ -230,7 +230,7 @@ class RunLoop(asyncio.AbstractEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
         ready = Ready(callback, args, contextvars.copy_context() if context is None else context)
-        self._ready.append(ready)
+        self.ready.append(ready)
         if not self._driving and not self._scheduled:
             self.kick()
         return ready

@@ -20,6 +20,8 @@ UNHEARD = (WaitKind.BACKOFF, WaitKind.OUTSIDE)
 class Mailbox:
     """The open waits of a run, who in its code waits for each, and the messages that nobody has taken yet."""
 
+    __slots__ = ("_alarms", "_given_back", "_has_held_back", "_inbox", "_put_off", "_taken", "_waiters", "_waits")
+
     def __init__(self, waits: Sequence[OpenWait], inbox: Sequence[Message]) -> None:
         self._waits = {wait.wait_id: wait for wait in waits} if waits else {}
         self._inbox = {message.n: message for message in inbox} if inbox else {}

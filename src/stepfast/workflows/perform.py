@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from stepfast.kernel.decisions import CallId, HeldRun, History, Message, NewRun
@@ -170,15 +171,17 @@ class Performance:
         except StepfastError as error:
             self._end(Raised(error))
             return
-        branch = Branch(self._context)
+        call = partial(self._workflow.arguments.apply, self._workflow.function, arguments)
         start = self._start_coroutine if self._workflow.is_async else self._start_thread
-        start(branch, lambda: self._workflow.arguments.apply(self._workflow.function, arguments))
+        start(Branch(self._context), call)
 
     def _start_coroutine(self, branch: Branch, call: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        async def main() -> Any:
-            return await call()
-
-        self._context.loop.start(main(), branch, self._code_ended)
+        try:
+            code = call()
+        except Exception as error:  # noqa: BLE001 - the function does not take what is stored for it
+            self._end_checked(Raised(error))
+        else:
+            self._context.loop.start(code, branch, self._code_ended)
 
     def _start_thread(self, branch: Branch, call: Callable[[], Any]) -> None:
         def main() -> Any:

@@ -64,6 +64,30 @@ class Host(NamedTuple):
 class Stay:
     """A run while this worker has it, from its claim until it ends, is parked or is let go."""
 
+    # With more than thirty attributes, as its subclass has, each instance would have a dictionary that grows thrice.
+    __slots__ = (
+        "_closed",
+        "_errands",
+        "_errors",
+        "_has_news",
+        "_leaving",
+        "_looking",
+        "_moved",
+        "_parking",
+        "_reading",
+        "_states",
+        "busy",
+        "computes",
+        "host",
+        "loop",
+        "mailbox",
+        "on_stop",
+        "outer",
+        "resting",
+        "run",
+        "stopped_by",
+    )
+
     def __init__(
         self,
         run: HeldRun,

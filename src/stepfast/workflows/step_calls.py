@@ -48,7 +48,7 @@ class StepCall:
         self._body = body
         self.name = body.name
         self.input, self._arguments = self._restored(args, kwargs)
-        self.counted = body.counted_input(self._arguments, self.input)
+        self.counted = body.counted_input(self._arguments, self.input) if body.is_keyed else self.input
         self._task: asyncio.Task[None] | None = None
         self._unwanted = False
         self._attempt_no = 1
@@ -85,7 +85,9 @@ class StepCall:
             work = self._outside(asked, record, asked.context.mailbox.wait(record.seq))
             if work.is_over:
                 return
-        self._task = asked.context.outer.create_task(self._perform(asked, record, work), context=asked.variables)
+        # Not by the loop's own factory, which may begin a task at once: the code's turn is not over yet.
+        code = self._perform(asked, record, work)
+        self._task = asyncio.Task(code, loop=asked.context.outer, name=self.name, context=asked.variables)
 
     def call_off(self, asked: Asked) -> None:
         """A body that still runs is cancelled; a record under way stays."""
@@ -345,10 +347,15 @@ class StepCall:
     def _save(
         self, asked: Asked, record: Record, value: Any, error: BaseException | None, outside: End | None = None
     ) -> None:
-        closed = self._take_backoff()
-        decision = rules.end_wait(asked.context.run, record, closed, outside and outside.message)
-        decision.children = outside.stopping if outside else ()
-        asked.context.save(self._noted(decision), partial(self._answered, asked, record, closed, value, error))
+        context, closed = asked.context, self._take_backoff() if self._backoff else ()
+        if outside is None:
+            decision = rules.record_step(context.run, record, closed)
+        else:
+            decision = rules.end_wait(context.run, record, closed, outside.message)
+            decision.children = outside.stopping
+        if self._notes:
+            self._noted(decision)
+        context.save(decision, partial(self._answered, asked, record, closed, value, error))
 
     def _answered(
         self,
@@ -359,7 +366,7 @@ class StepCall:
         error: BaseException | None,
         refused: BaseException | None,
     ) -> None:
-        if isinstance(refused, RowsRefused) and record.state is not StepState.FAILED:
+        if refused is not None and isinstance(refused, RowsRefused) and record.state is not StepState.FAILED:
             self._refused(asked, record, closed, refused)
         else:
             asked.context.ended(asked, record.ended_at, value, error, refused)

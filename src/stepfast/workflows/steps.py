@@ -173,9 +173,7 @@ async def ask_durably(loop: RunLoop, operation: Operation, body: StepBody | None
     branch = current_branch_of(loop)
     answer = loop.create_answer()
     try:
-        if body is not None:
-            branch.context.know(body)
-        branch.context.ask(branch, operation, answer)
+        branch.context.ask(branch, operation, answer, body)
     except BaseException:
         # Code that swallows Parked in a loop must not keep the worker: each turn of it costs a callback.
         await asyncio.sleep(0)
