@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,7 +34,7 @@ def _stepfast_table(file: Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        table: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
+        table = _parsed(file.read_text(encoding="utf-8"))
     except RecursionError:
         raise Invalid(f"{file} cannot be read: it is nested too deeply.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
@@ -47,6 +48,14 @@ def _stepfast_table(file: Path) -> dict[str, Any]:
             raise Invalid(f"{place} in {file} is {shown(inner)}; allowed is a table, [{place}].")
         table = inner
     return table
+
+
+# A process that opens many apps, as tests do, reads the same lines each time; files of some hundred take milliseconds.
+@lru_cache(maxsize=4)
+def _parsed(text: str) -> dict[str, Any]:
+    import tomllib
+
+    return tomllib.loads(text)
 
 
 def _entry(value: object) -> Entry:
