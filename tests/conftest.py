@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from stepfast.testing.temporary import new_store
 from tests.support.environment import forget_settings
 from tests.support.places import keep_files_in_memory
 from tests.support.postgres import drop_database, fresh_database, migrated_database, server_url, stop_server
@@ -62,9 +63,9 @@ STORES = ["sqlite", "postgres"]
 
 @pytest.fixture(params=STORES)
 async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
-    """The URL of an empty database of this test's own, one of each kind."""
+    """The URL of a database of this test's own with nothing but the schema in it, one of each kind."""
     if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/app.db"
+        yield await new_store(tmp_path / "app.db")
         return
     server = request.getfixturevalue("postgres_server")
     url = await migrated_database(server)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from stepfast.testing.temporary import new_store
 from tests.conftest import STORES
 from tests.support.postgres import drop_database, migrated_database
 
@@ -19,7 +20,7 @@ def databases(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     @asynccontextmanager
     async def fresh() -> AsyncIterator[str]:
         if server is None:
-            yield f"sqlite:///{tmp_path_factory.mktemp('annotations')}/app.db"
+            yield await new_store(tmp_path_factory.mktemp("annotations") / "app.db")
             return
         url = await migrated_database(server)
         yield url

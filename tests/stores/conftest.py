@@ -9,6 +9,7 @@ import pytest
 
 from stepfast.kernel.ports import Store
 from stepfast.stores.postgres.store import PostgresStore
+from stepfast.testing.temporary import new_store
 from tests.stores import postgres, sqlite
 from tests.stores.harness import Harness
 
@@ -29,7 +30,9 @@ def store(harness: Harness) -> Store:
 
 @pytest.fixture
 async def sqlite_harness(tmp_path: Path) -> AsyncIterator[Harness]:
-    async with sqlite.harness_on(tmp_path / "stepfast.db") as harness:
+    path = tmp_path / "stepfast.db"
+    await new_store(path)
+    async with sqlite.harness_on(path) as harness:
         yield harness
 
 

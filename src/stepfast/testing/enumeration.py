@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from itertools import count
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from stepfast.testing.crashes import CrashPoint
 from stepfast.testing.engine import Engine
 from stepfast.testing.opening import engine
+from stepfast.testing.temporary import temporary_store
 
 T = TypeVar("T")
 
@@ -35,7 +34,7 @@ async def crash_points(
     returns must be the same each time; what else must hold it asserts itself. `databases` gives a fresh database each
     time, by default a temporary SQLite file; `every=7` takes every seventh point. Takes the options of `engine`.
     """
-    fresh = databases or _temporary
+    fresh = databases or temporary_store
     expected = await _undisturbed(scenario, fresh, options)
     tried: list[CrashPoint] = []
     for point in _points(every):
@@ -68,9 +67,3 @@ async def _disturbed(
             error.add_note(f"The process was let die {opened.died or point}.")
             raise
         return (None if opened.crashes else opened.store_calls), result
-
-
-@asynccontextmanager
-async def _temporary() -> AsyncIterator[str]:
-    with tempfile.TemporaryDirectory(prefix="stepfast-") as folder:
-        yield f"sqlite:///{Path(folder)}/engine.db"

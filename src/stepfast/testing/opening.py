@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -22,6 +20,7 @@ from stepfast.testing.clock import VirtualClock
 from stepfast.testing.crashes import Point, point_of
 from stepfast.testing.engine import Engine
 from stepfast.testing.sinks import CollectingSink
+from stepfast.testing.temporary import temporary_store
 from stepfast.testing.worker import BY_HAND
 from stepfast.workflows.app_policies import Policy
 from stepfast.workflows.functions import AnyWorkflow
@@ -93,7 +92,7 @@ class Opening:
 
     async def __aenter__(self) -> Engine:
         async with AsyncExitStack() as stack:
-            database = self._database or _temporary(stack)
+            database = self._database or await _temporary(stack)
             set_time = await _follow(stack, database, self._clock)
             self._engine = Engine(database, clock=self._clock, set_time=set_time, **self._options)
             await self._engine.open()
@@ -181,9 +180,8 @@ class BlockingEngine:
         return self.wait(self.engine.events(run))
 
 
-def _temporary(stack: AsyncExitStack) -> str:
-    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="stepfast-"))
-    return f"sqlite:///{Path(folder)}/engine.db"
+async def _temporary(stack: AsyncExitStack) -> str:
+    return await stack.enter_async_context(temporary_store())
 
 
 async def _follow(stack: AsyncExitStack, database: str, clock: VirtualClock) -> Callable[[], Awaitable[None]]:
