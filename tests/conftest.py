@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from stepfast.testing.temporary import new_store
 from tests.support.environment import forget_settings
@@ -15,6 +16,10 @@ from tests.support.places import keep_files_in_memory
 from tests.support.postgres import drop_database, fresh_database, migrated_database, server_url, stop_server
 
 POSTGRES_FOLDER = pytest.StashKey[Path]()
+
+# How long an example takes says nothing on a busy machine.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 def pytest_configure(config: pytest.Config) -> None:
