@@ -6,8 +6,8 @@ import gc
 
 # Python looks for cycles after every 700 new objects. Runs under way are thousands of objects that all live until their
 # next commit, so that nearly everything would be looked at several times over, and nothing found: ended runs leave no
-# cycles behind. Steps may, so it still looks, but after as many objects as a few hundred runs have.
-THRESHOLDS = (20_000, 20, 20)
+# cycles behind. Steps may, so it still looks, but after more objects than a worker's runs have at any moment.
+THRESHOLDS = (50_000, 20, 20)
 
 
 def collect_seldom() -> None:
