@@ -21,7 +21,8 @@ from stepfast import (
     step,
     workflow,
 )
-from stepfast.kernel.errors import KeyReused, NothingBefore, StepNotFound
+from stepfast.kernel.errors import KeyReused, NothingBefore, StepNotFound, WorkflowNotFound
+from stepfast.workflows.functions import AsyncWorkflow
 from tests.support.apps import Bodies, app_on
 from tests.support.following import looks_of, state_of, told
 from tests.support.workflows import say
@@ -43,7 +44,7 @@ class Line:
         self.may_go = asyncio.Event()
         self.may_go.set()
         self.is_broken = False
-        self.was_cut = False
+        self.was_cut = asyncio.Event()
 
         @step
         async def first() -> str:
@@ -57,7 +58,7 @@ class Line:
             try:
                 await self.may_go.wait()
             except asyncio.CancelledError:
-                self.was_cut = True
+                self.was_cut.set()
                 raise
             if self.is_broken:
                 raise ValueError("broken")
@@ -126,7 +127,8 @@ async def test_cancelling_cuts_a_step_short_and_tells_whoever_waits(app, line):
     with pytest.raises(RunCancelled):
         await waiting
     await told(run, "cancelled")
-    assert (line.was_cut, line.bodies["last"]) == (True, 0)
+    await line.was_cut.wait()
+    assert line.bodies["last"] == 0
 
 
 async def test_a_waiting_caller_in_another_process_hears_of_a_cancel(app, client):
@@ -350,6 +352,62 @@ async def test_a_rerun_may_go_to_another_version(database):
         await run.rerun(version=2)
         assert await run.result(timeout="30s") == {"price": 2}
         assert (await run.info()).version == 2
+
+
+def priced(version: int) -> AsyncWorkflow[[], int]:
+    @workflow(name="priced", version=version)
+    async def price() -> int:
+        return version
+
+    return price
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+async def test_a_version_that_neither_the_app_nor_a_worker_has_is_refused(database, dry_run):
+    async with app_on(database, [priced(1)]) as app:
+        run = await app.start("priced")
+        await run.result(timeout="30s")
+        with pytest.raises(WorkflowNotFound, match=r"'priced' has no version 9 .* there is priced@1\."):
+            await run.rerun(version=9, dry_run=dry_run)
+        assert ((await run.info()).state, (await run.info()).version) == (RunState.COMPLETED, 1)
+
+
+async def test_a_version_that_only_a_worker_elsewhere_has_is_taken(database):
+    async with app_on(database, [priced(1)]) as app, app_on(database, [priced(2)]):
+        run = await app.start("priced")
+        await run.result(timeout="30s")
+        await run.rerun(version=2)
+        assert await run.result(timeout="30s") == 2
+
+
+async def test_a_version_is_taken_where_nobody_has_the_workflow_and_why_names_it(database):
+    async with app_on(database, [priced(1)]) as app:
+        run = await app.start("priced")
+        await run.result(timeout="30s")
+    async with app_on(database, [], worker=False) as stranger:
+        late = stranger.get(run.id)
+        await late.rerun(version=9)
+        assert "No worker is alive. Start one that has priced@9" in str(await late.why())
+        async with app_on(database, [priced(1)]):
+            assert "No live worker has priced@9. There is priced@1." in str(await late.why())
+
+
+async def test_a_rerun_that_is_sent_again_is_answered_although_its_version_is_gone(database):
+    async with app_on(database, [priced(1)]) as app:
+        run = await app.start("priced")
+        async with app_on(database, [priced(2)]):
+            await run.result(timeout="30s")
+            first = await run.rerun(version=2, key="up")
+            await run.result(timeout="30s")
+        assert (await run.rerun(version=2, key="up")).generation == first.generation
+
+
+async def test_a_run_may_be_rerun_in_its_own_version_where_nobody_has_it(database):
+    async with app_on(database, [priced(1)]) as app:
+        run = await app.start("priced")
+        await run.result(timeout="30s")
+    async with app_on(database, [priced(2)], worker=False) as other:
+        assert (await other.get(run.id).rerun(version=1)).generation == 2
 
 
 @pytest.mark.parametrize("version", [0, -1, True, "2", 2**31])

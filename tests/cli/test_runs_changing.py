@@ -170,6 +170,13 @@ async def test_the_version_of_the_runs_is_apart_from_the_version_to_go_on_with(f
     assert (await failed.info()).version == 7
 
 
+async def test_a_version_that_the_named_app_does_not_have_is_refused(failed, office):
+    done = await office("runs", "retry", failed.id, "--version", "9", "--app", "tests.cli.office:app")
+    assert (done.code, done.err.startswith("E-VAL-006: Workflow 'failing' has no version 9")) == (3, True)
+    many = await office("dead-letters", "replay", "--all", "--version", "9", "--app", "tests.cli.office:app")
+    assert (many.code, "1 refused" in many.err, (await failed.info()).state) == (3, True, RunState.FAILED)
+
+
 async def test_what_was_done_before_a_trouble_is_told_with_the_cursor_to_go_on(client, office, monkeypatch):
     runs = [await client.start(asking) for _ in range(3)]
     monkeypatch.setattr(bulk, "PAGE_RUNS", 2)

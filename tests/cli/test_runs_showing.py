@@ -273,7 +273,8 @@ async def test_watching_past_the_timeout_ends_with_its_own_code(client, office):
 async def test_why_names_what_can_move_a_run(client, office):
     run = await client.start(checkout, "a")
     done = await office("runs", "why", run.id)
-    assert done.out == f"Run {run.id} is pending.\nNo worker is alive. Start one with `stepfast worker`.\n"
+    lack = "No worker is alive. Start one that has checkout@1 with `stepfast worker`."
+    assert done.out == f"Run {run.id} is pending.\n{lack}\n"
 
 
 async def test_why_has_a_line_for_each_reason_whatever_people_wrote(client, office):

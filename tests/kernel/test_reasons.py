@@ -199,7 +199,7 @@ def test_a_run_that_is_ready_is_in_line_though_one_of_its_steps_is_backing_off()
 
 def test_a_wait_whose_time_has_come_needs_a_worker():
     overdue, run = wait(WaitKind.TIME, due_at=NOW), view(RunState.WAITING, queue="default")
-    missing = "Its time has come: No worker is alive. Start one with `stepfast worker`."
+    missing = "Its time has come: No worker is alive. Start one that has checkout@3 with `stepfast worker`."
     assert missing in why(run, overdue, workers=[])
 
 
@@ -214,7 +214,8 @@ def test_a_wait_whose_time_has_come_needs_a_worker_with_its_code():
     ("queue", "command"), [("default", "stepfast worker"), ("gpu", "stepfast worker --queues gpu")]
 )
 def test_without_any_worker_a_run_names_the_command_that_serves_its_queue(queue, command):
-    assert f"No worker is alive. Start one with `{command}`." in why(view(RunState.PENDING, queue=queue), workers=[])
+    said = why(view(RunState.PENDING, queue=queue), workers=[])
+    assert f"No worker is alive. Start one that has checkout@3 with `{command}`." in said
 
 
 def test_code_that_does_not_fit_says_where():
@@ -250,7 +251,10 @@ def test_a_run_whose_delay_is_over_stands_in_line():
         ([], "No worker is alive."),
         ([worker(dead_at=NOW)], "No worker is alive."),
         ([worker(seen_at=Instant(NOW - 30_001))], "No worker is alive."),
-        ([worker(codes=("checkout@2",))], "No live worker has checkout@3."),
+        (
+            [worker(codes=("checkout@2",))],
+            "No live worker has checkout@3. There is checkout@2. Start one whose app has it.",
+        ),
         ([worker(queues=("default",))], "No live worker that has checkout@3 serves queue gpu."),
         ([worker()], "It is queued in gpu since 2025-06-15 15:06:40 UTC; 1 worker serves it."),
         ([worker(), worker(worker_id=WorkerId("w2"))], "2 workers serve it."),
@@ -284,7 +288,7 @@ def why_of_parent(*children: ChildView, workers: Any = None) -> str:
             [worker(codes=("render",), queues=("default",))],
             "No live worker that has executor render serves queue gpu. Start one with `stepfast worker --queues gpu`.",
         ),
-        ([], "No worker is alive. Start one with `stepfast worker --queues gpu`."),
+        ([], "No worker is alive. Start one that has executor render with `stepfast worker --queues gpu`."),
     ],
 )
 def test_a_run_that_waits_for_a_child_which_nobody_can_take_says_why(workers, sentence):
@@ -308,7 +312,7 @@ def test_a_child_that_is_held_or_has_no_code_that_fits_is_told_of():
 
 def test_a_child_whose_worker_died_is_told_of_while_nobody_lives():
     said = why_of_parent(child(RunState.RUNNING, worker_id=WorkerId("w1")), workers=[])
-    assert "Child child-1 of render cannot move: No worker is alive. Start one with" in said
+    assert "Child child-1 of render cannot move: No worker is alive. Start one that has executor render with" in said
 
 
 @pytest.mark.parametrize(

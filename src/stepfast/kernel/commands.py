@@ -53,6 +53,8 @@ class RetryRun:
     version: int | None = None
     definition: str | None = None
     """The digest of that version's definition."""
+    lacks: str | None = None
+    """Why nothing could ever go on with that version, as far as that is known."""
     ties: Ties | None = None
     """Of a plan: how its steps hang together, to be looked up for a step that is named."""
     name: ClassVar[str] = "retry"
@@ -70,6 +72,8 @@ class Rerun:
     version: int | None = None
     definition: str | None = None
     """The digest of that version's definition."""
+    lacks: str | None = None
+    """As in a retry."""
     ties: Ties | None = None
     """As in a retry."""
     name: ClassVar[str] = "rerun"
@@ -153,7 +157,7 @@ class Request(NamedTuple):
         return json.dumps({"run_id": self.run_id, **asked, **who}, sort_keys=True)
 
 
-LOOKED_UP = frozenset({"definition", "ties"})
+LOOKED_UP = frozenset({"definition", "lacks", "ties"})
 
 
 def _untied(command: Command) -> Command:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple, NewType, Protocol
 
@@ -102,6 +103,11 @@ class DefinitionStore(Protocol):
 def code_of(name: str, version: int, digest: str | None = None) -> str:
     """What a worker must have to execute a workflow: a function by its version, a plan by its content too."""
     return f"{name}@{version}" if digest is None else f"{name}@{version}#{digest[:CODE_DIGEST]}"
+
+
+def codes_of(name: str, codes: Iterable[str]) -> list[str]:
+    """Those of a workflow among what workers can execute: its versions and contents."""
+    return sorted({code for code in codes if code.rpartition("@")[0] == name})
 
 
 def check_same(asked: NewDefinition, answer: Registered) -> DefinitionView:

@@ -10,7 +10,7 @@ from stepfast.kernel.commands import Change, LockedRun, Reopen, Request, Rerun, 
 from stepfast.kernel.decisions import CallId, Record
 from stepfast.kernel.definitions import code_of
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.errors import EventNotFound, IllegalMove, Invalid, NothingBefore, StepNotFound
+from stepfast.kernel.errors import EventNotFound, IllegalMove, Invalid, NothingBefore, StepNotFound, WorkflowNotFound
 from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.item_judging import letter_resolved, steps_resolved
 from stepfast.kernel.marks import cut_off, ending_calls, failed_calls, find_step, from_on, unended_calls
@@ -33,6 +33,8 @@ def _life(run: LockedRun, command: RetryRun | Rerun) -> Life:
     # A spread step has the code of the run that started it, which its own name does not tell.
     if run.kind == "step" or version == run.version:
         return _same_life(run)
+    if command.lacks is not None:
+        raise WorkflowNotFound(command.lacks)
     return Life(version, code_of(run.workflow, version, command.definition), command.definition)
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from stepfast.kernel.definitions import codes_of
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.exchange import Look
 from stepfast.kernel.generations import ChildView
@@ -64,17 +65,19 @@ def lacking(seen: Seen, workflow: str, code: str, queue: str) -> Reason | None:
     """What is missing for somebody to take a run of this code out of this queue; None: somebody can."""
     live = seen.live
     knowing = [worker for worker in live if code in worker.codes]
-    if not live:
-        command = "`stepfast worker`" if queue == "default" else f"`stepfast worker --queues {queue}`"
-        return Reason("worker", "No worker is alive.", f"Start one with {command}.")
     # A step that is a run of its own has the name of its executor for its code.
     what = f"executor {code}" if code == workflow else code
+    if not live:
+        command = "`stepfast worker`" if queue == "default" else f"`stepfast worker --queues {queue}`"
+        return Reason("worker", "No worker is alive.", f"Start one that has {what} with {command}.")
     problem = next((worker.lacks[code] for worker in live if code in worker.lacks), None)
     if not knowing and problem is not None:
         text = f"No live worker can execute {what}: {problem}".rstrip(".") + "."
         return Reason("code", text, "Start one that has what is missing.")
     if not knowing:
-        return Reason("code", f"No live worker has {what}.", "Start one whose app has it.")
+        others = codes_of(workflow, [each for worker in live for each in worker.codes])
+        there = f" There is {', '.join(others)}." if others else ""
+        return Reason("code", f"No live worker has {what}.{there}", "Start one whose app has it.")
     if not any(queue in worker.queues for worker in knowing):
         text = f"No live worker that has {what} serves queue {queue}."
         return Reason("queue", text, f"Start one with `stepfast worker --queues {queue}`.")
