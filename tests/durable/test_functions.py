@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
@@ -447,6 +450,33 @@ async def test_timers_of_asyncio_in_workflow_code_are_refused_with_those_that_ar
     async with app_on(database, [flow]) as app:
         with pytest.raises(RunFailed, match=r"`await sleep\(\.\.\.\)`.*`async with timeout\(\.\.\.\)`"):
             await (await app.start(flow))
+
+
+async def _within_wait_for(step_call: Coroutine[Any, Any, int]) -> None:
+    await asyncio.wait_for(step_call, 1)
+
+
+async def _by_another_loop(step_call: Coroutine[Any, Any, int]) -> None:
+    asyncio.get_running_loop().run_until_complete(step_call)
+
+
+@pytest.mark.parametrize("call", [_within_wait_for, _by_another_loop])
+async def test_a_coroutine_that_was_given_to_a_refused_call_is_closed(database, call):
+    given = []
+
+    @step
+    async def one() -> int:
+        return 1
+
+    @workflow
+    async def flow() -> None:
+        given.append(one())
+        await call(given[0])
+
+    async with app_on(database, [flow]) as app:
+        with pytest.raises(RunFailed, match="cannot be replayed"):
+            await (await app.start(flow))
+    assert [inspect.getcoroutinestate(coroutine) for coroutine in given] == [inspect.CORO_CLOSED]
 
 
 async def test_events_tell_the_run_in_order_without_gaps(database):

@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeVar, TypeVarTuple, cast
 
 from stepfast.kernel.errors import WrongCall
 from stepfast.workflows.branches import Branch
+from stepfast.workflows.unawaited import close_refused
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -312,6 +313,7 @@ def _refusal(name: str) -> Callable[..., NoReturn]:
     way = _IN_TIME if name in ("call_later", "call_at") else "Do it in a function marked @step, and await that."
 
     def refuse(self: RunLoop, *args: Any, **options: Any) -> NoReturn:
+        close_refused(sys._getframe(1), args)
         raise WrongCall(
             f"Workflow code called the event loop's {name}: timers, threads and I/O cannot be replayed. {way}"
         )

@@ -1,0 +1,24 @@
+"""Coroutines that code handed to asyncio, which was then refused: nobody is left to await them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+
+def close_refused(caller: FrameType | None, arguments: tuple[Any, ...]) -> None:
+    """Close what a refused call was given, so that Python does not say of it, too, that it was never awaited."""
+    for given in (*arguments, *_given_to_wait_for(caller)):
+        if asyncio.iscoroutine(given):
+            given.close()
+
+
+def _given_to_wait_for(frame: FrameType | None) -> Iterator[object]:
+    """What `asyncio.wait_for` would have awaited: it asks for its timer first, with the coroutine in its hands."""
+    code = asyncio.wait_for.__code__
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("asyncio"):
+        if frame.f_code is code:
+            yield frame.f_locals[code.co_varnames[0]]
+        frame = frame.f_back
