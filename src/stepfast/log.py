@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import logging
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -14,6 +16,8 @@ from stepfast.kernel.decisions import HeldRun
 from stepfast.kernel.errors import StepfastError
 
 ROOT = "stepfast"
+# So long after a line about a failure the next of its kind; twice as long after each.
+QUIET_S, LONGEST_QUIET_S = 30, 600
 
 
 class LogEvent(NamedTuple):
@@ -23,11 +27,15 @@ class LogEvent(NamedTuple):
     meaning: str
 
 
+_SELDOM = "While it stays so lines become seldom, as those of `heartbeat_failed`."
+
 EVENTS = {
     "answer_failed": LogEvent("error", "What follows from a commit failed for one run; the others are not concerned."),
     "blobs_away": LogEvent("warning", "The blob store cannot be reached; the run with a large value waits for it."),
     "blobs_swept": LogEvent("info", "Large values that no row mentions, left behind by crashes, were removed."),
-    "claim_failed": LogEvent("warning", "The store did not hand out runs; the worker asks again at the next poll."),
+    "claim_failed": LogEvent(
+        "warning", "The store did not hand out runs; the worker asks again at the next poll. " + _SELDOM
+    ),
     "callback_refused": LogEvent(
         "warning", "somebody called back with a token that was refused; which, and for which run, is not told"
     ),
@@ -37,8 +45,8 @@ EVENTS = {
     "deadline_missed": LogEvent("error", "The worker did not come to its end in time after a signal and was ended."),
     "heartbeat_failed": LogEvent(
         "warning",
-        "The store did not answer a heartbeat; the next one follows soon. While it stays so there is a line each half "
-        "minute, with the number of `failures` since the last one.",
+        "The store did not answer a heartbeat; the next one follows soon. While it stays so lines become "
+        "seldom: after 30 s, 1 min, 2 min, at most 10 min, with the number of `failures` since the last one.",
     ),
     "hint_failed": LogEvent("error", "A hint to other processes could not be sent; they look by themselves."),
     "hints_lost": LogEvent(
@@ -57,7 +65,7 @@ EVENTS = {
     "process_replaced": LogEvent("info", "A worker process reached its number of runs or memory and is replaced."),
     "process_started": LogEvent("info", "The supervisor started a worker process."),
     "results_failed": LogEvent(
-        "warning", "The store did not tell the results somebody waits for; they are asked again."
+        "warning", "The store did not tell the results somebody waits for; they are asked again. " + _SELDOM
     ),
     "run_handed_back": LogEvent("error", "A run met trouble that is not its own and goes back to the line."),
     "run_let_go": LogEvent("warning", "The worker holds the run no longer: another one or a command has it."),
@@ -70,7 +78,7 @@ EVENTS = {
     "errand_failed": LogEvent(
         "warning", "Something a worker did on the side failed; it is done again with the next beat."
     ),
-    "publishing_failed": LogEvent("warning", "Publishing to a sink failed; the next pass follows."),
+    "publishing_failed": LogEvent("warning", "Publishing to a sink failed; the next pass follows. " + _SELDOM),
     "sink_away": LogEvent("warning", "A sink has taken nothing; it is tried again after a pause."),
     "events_not_taken": LogEvent(
         "warning", "A sink did not take an event; its run, the first of `count`, waits and is tried again."
@@ -85,7 +93,7 @@ EVENTS = {
     "token_refused": LogEvent("warning", "Somebody answered a review with what is no token of any run."),
     "unknown_runs_given_back": LogEvent("warning", "The store listed runs as held here that are not; they went back."),
     "worker_not_retired": LogEvent("warning", "A worker could not say that it left; its lease will tell."),
-    "upkeep_failed": LogEvent("warning", "An upkeep pass failed; the next one follows."),
+    "upkeep_failed": LogEvent("warning", "An upkeep pass failed; the next one follows. " + _SELDOM),
     "worker_buried": LogEvent("warning", "Another worker's lease ran out: it counts as dead."),
     "worker_lost_runs": LogEvent("warning", "The worker dropped all its runs: it was buried, or cut off too long."),
     "definition_not_compiled": LogEvent("warning", "A registered workflow cannot be executed here: what is missing."),
@@ -140,6 +148,37 @@ class Log:
 
     def _write(self, level: int, event: str, fields: dict[str, Any], exc_info: bool | Exception = False) -> None:
         self._logger.log(level, Line(event, fields), exc_info=exc_info, stacklevel=3)
+
+
+class Failures:
+    """What fails again and again: the first time is told at once, and those of one reason behind it together.
+
+    A store that is away fails several calls a second; a line for each would bury what else the log has to tell.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._reason = ""
+        self._quiet_until = 0.0
+        self._quiet_s = QUIET_S
+        self._untold = 0
+
+    def add(self, error: Exception) -> int:
+        """Count one more; how many there are to tell of now, 0 while it is too early for another line."""
+        now, reason = self._now(), f"{type(error).__name__}: {error}"
+        if reason != self._reason:
+            self.end()
+        elif now < self._quiet_until:
+            self._untold += 1
+            return 0
+        told, self._untold = self._untold + 1, 0
+        self._reason, self._quiet_until = reason, now + self._quiet_s
+        self._quiet_s = min(self._quiet_s * 2, LONGEST_QUIET_S)
+        return told
+
+    def end(self) -> None:
+        """It has worked: the next failure is the first of others."""
+        self._reason, self._quiet_s, self._untold = "", QUIET_S, 0
 
 
 def about(run: HeldRun) -> dict[str, Any]:

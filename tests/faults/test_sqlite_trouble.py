@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import shutil
 import sqlite3
@@ -13,6 +14,7 @@ import apsw
 import pytest
 
 from stepfast import StepfastError, step, workflow
+from stepfast.kernel.exchange import Upkeep, UpkeepReport
 from stepfast.stores.sqlite.connection import Writer
 from stepfast.stores.urls import check_exists
 from tests.support.apps import Bodies, app_on
@@ -180,6 +182,27 @@ async def test_nothing_is_answered_for_a_file_that_was_lost_while_in_use(tmp_pat
         with pytest.raises(StepfastError, match="removed or replaced") as raised:
             await app.start(nothing)
         assert raised.value.code == "E-STORE-003"
+
+
+@pytest.mark.parametrize("lose", [remove, replace])
+async def test_a_worker_whose_file_was_lost_says_so_once_for_a_while(tmp_path, caplog, monkeypatch, lose):
+    path, passes = tmp_path / "store" / "app.db", asyncio.Semaphore(0)
+    async with app_on(f"sqlite:///{path}", [nothing]) as app:
+        store = app._open_parts().store
+        upkeep = store.upkeep
+
+        async def heard(request: Upkeep) -> UpkeepReport:
+            try:
+                return await upkeep(request)
+            finally:
+                passes.release()
+
+        monkeypatch.setattr(store, "upkeep", heard)
+        lose(path)
+        for _ in range(4):
+            await passes.acquire()
+        told = [record.getMessage() for record in caplog.records if "upkeep_failed" in record.getMessage()]
+    assert ["start this program again" in line for line in told] == [True]
 
 
 async def test_a_file_that_was_moved_and_put_back_is_written_again(tmp_path):

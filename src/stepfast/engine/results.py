@@ -11,7 +11,7 @@ from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.ports import Store
 from stepfast.kernel.views import OutcomeView
-from stepfast.log import Log
+from stepfast.log import Failures, Log
 
 log = Log("results")
 
@@ -57,6 +57,7 @@ class Results:
         self._store = store
         self._watches: weakref.WeakValueDictionary[RunId, Watch] = weakref.WeakValueDictionary()
         self._asking: dict[RunId, Watch] = {}
+        self._failures = Failures()
         self._waiters: Counter[RunId] = Counter()
         self._asker: asyncio.Task[None] | None = None
         self._pause_s = FIRST_LOOK_S
@@ -152,8 +153,10 @@ class Results:
         try:
             outcomes = await self._store.outcomes(list(self._asking))
         except Exception as error:  # noqa: BLE001 - whatever it is, whoever waits is asked for again
-            log.failure("results_failed", error)
+            if failures := self._failures.add(error):
+                log.failure("results_failed", error, failures=failures)
         else:
+            self._failures.end()
             for outcome in outcomes.values():
                 self.note(outcome)
 

@@ -10,7 +10,7 @@ from stepfast.kernel.durations import Instant
 from stepfast.kernel.exchange import Claim, QueueRoom
 from stepfast.kernel.ids import WorkerId
 from stepfast.kernel.ports import Clock, Store
-from stepfast.log import Log
+from stepfast.log import Failures, Log
 from stepfast.worker.held import HeldRuns
 from stepfast.worker.settings import WorkerSettings
 from stepfast.worker.waking import WakeUp
@@ -45,6 +45,7 @@ class ClaimLoop:
         self._empty: set[str] = set()
         self._is_outdated = False
         self._wake = WakeUp(clock)
+        self._failures = Failures()
         self._due_at: Instant | None = None
         self._asked_at = clock.now()
         self._taken = 0
@@ -93,8 +94,10 @@ class ClaimLoop:
             self._due_at = None
             try:
                 pause_ms = await self.look()
+                self._failures.end()
             except Exception as error:  # noqa: BLE001 - whatever it is, the next look must come
-                log.failure("claim_failed", error, worker_id=self.worker_id)
+                if failures := self._failures.add(error):
+                    log.failure("claim_failed", error, worker_id=self.worker_id, failures=failures)
                 pause_ms = self._settings.poll_ms
             if pause_ms:
                 await self._rest(pause_ms)

@@ -12,35 +12,11 @@ from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.exchange import Beat
 from stepfast.kernel.ids import WorkerId
 from stepfast.kernel.ports import Clock, Store
-from stepfast.log import Log
+from stepfast.log import Failures, Log
 
 log = Log("heartbeat")
 
 SHORTEST_PAUSE_S = 0.05
-# A store that is away fails several heartbeats a second; a line for each would bury what else the log has to tell.
-QUIET_S = 30
-
-
-class Failures:
-    """Heartbeats that failed in a row: the first is told at once, those behind it together, now and then."""
-
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._now = now
-        self._told_at: float | None = None
-        self._untold = 0
-
-    def add(self) -> int:
-        """Count one more; how many there are to tell of now, 0 while it is too early for another line."""
-        self._untold += 1
-        now = self._now()
-        if self._told_at is not None and now - self._told_at < QUIET_S:
-            return 0
-        self._told_at, told, self._untold = now, self._untold, 0
-        return told
-
-    def end(self) -> None:
-        """A heartbeat was answered: the next failure is the first of others."""
-        self._told_at, self._untold = None, 0
 
 
 class Heartbeat:
@@ -109,5 +85,5 @@ class Heartbeat:
 
     def _tell(self, error: Exception) -> None:
         told = error if isinstance(error, StepfastError) else f"{type(error).__name__}: {error}"
-        if failures := self._failures.add():
+        if failures := self._failures.add(error):
             log.warning("heartbeat_failed", worker_id=self._worker_id, failures=failures, error=told)

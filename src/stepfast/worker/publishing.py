@@ -9,7 +9,7 @@ from stepfast.engine.publishing import Publisher
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.ports import Clock
 from stepfast.kernel.sinks import HeldBack, SinkLetter
-from stepfast.log import Log
+from stepfast.log import Failures, Log
 from stepfast.worker.waking import WakeUp
 
 log = Log("publishing")
@@ -30,6 +30,7 @@ class PublishLoop:
         self._clock = clock
         self._quick = 0
         self._wake = WakeUp(clock)
+        self._failures = Failures()
         self._passes: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -61,9 +62,12 @@ class PublishLoop:
     async def make_pass(self) -> int:
         """How many events were delivered."""
         try:
-            return await self._publisher.make_pass()
+            published = await self._publisher.make_pass()
+            self._failures.end()
+            return published
         except Exception as error:  # noqa: BLE001 - whatever it is, the next pass must come
-            log.failure("publishing_failed", error, sink=self._name)
+            if failures := self._failures.add(error):
+                log.failure("publishing_failed", error, sink=self._name, failures=failures)
             return 0
         finally:
             # What was stored before a pass fails is as true as what a whole one has stored.

@@ -15,7 +15,7 @@ from stepfast.kernel.exchange import DeadRun, Upkeep, UpkeepReport
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.ports import Clock, Store
 from stepfast.kernel.texts import counted
-from stepfast.log import Log
+from stepfast.log import Failures, Log
 from stepfast.worker.execute import out_of_time
 from stepfast.workflows import failures
 
@@ -59,6 +59,7 @@ class UpkeepLoop:
         self.kept: Callable[[WorkerId, float], None] = lambda worker_id, sent_at: None
         self.passes = 0
         self._has_more = False
+        self._failures = Failures()
         self._turn = asyncio.Lock()
 
     async def run(self) -> None:
@@ -103,8 +104,10 @@ class UpkeepLoop:
             # Commands that change nothing would come again at once, and again.
             self._has_more = has_ended and len(requests) >= RUNS_PER_PASS
         except Exception as error:  # noqa: BLE001 - whatever it is, the next pass must come
-            log.failure("upkeep_failed", error, worker_id=self.me())
+            if failures := self._failures.add(error):
+                log.failure("upkeep_failed", error, worker_id=self.me(), failures=failures)
             return None
+        self._failures.end()
         self.passes += 1
         return report
 

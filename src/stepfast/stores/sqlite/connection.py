@@ -142,8 +142,8 @@ class Writer(Reader):
         """Commit nothing to a file that nobody can open any more: the system keeps a removed one until it is closed."""
         if _file_at(connection.filename) != self._file:
             raise StoreUnusable(
-                f"The store {self._path} was removed or replaced while it was in use. Nothing was written; put the "
-                "file back, and start this program again."
+                f"The store {self._path} was removed or replaced while it was in use. Nothing was written. If that "
+                "very file was moved, move it back, and work goes on; else start this program again."
             )
 
     def _check_wal(self, connection: apsw.Connection, state: str) -> None:
