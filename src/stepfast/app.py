@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
@@ -17,6 +16,7 @@ from stepfast.control import asked, command_named
 from stepfast.doors import Doors
 from stepfast.executors import Executors
 from stepfast.filters import Filters, page_size, place, run_filter
+from stepfast.interrupting import run_in_order
 from stepfast.kernel.asset_ports import Assets as AssetsPort
 from stepfast.kernel.blobs import Blobs
 from stepfast.kernel.decisions import NewRun
@@ -323,4 +323,4 @@ def run_on_default_app(workflow: Workflow, args: tuple[Any, ...], kwargs: dict[s
         async with Stepfast() as app:
             return await (await app.start(workflow, *args, arguments=kwargs))
 
-    return asyncio.run(run())
+    return run_in_order(run())

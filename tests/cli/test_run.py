@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
@@ -14,7 +15,7 @@ import pytest
 from stepfast import Stepfast
 from tests.cli.invoking import Done, invoke
 from tests.cli.office import HOSTILE
-from tests.cli.processes import ROOT, environment, running
+from tests.cli.processes import ROOT, environment, running, stepfast
 
 OFFICE = str(ROOT / "tests" / "cli" / "office.py")
 
@@ -136,6 +137,50 @@ async def test_ctrl_c_gives_the_run_back(database):
         assert f"`stepfast runs why {run_id}` tells what it waits for." in await command.says("tells")
     shown = (await invoke("runs", "show", run_id, "-o", "json", "--database", database)).json
     assert (shown["ended_at"], shown["worker_id"], shown["crashes"]) == (None, None, 0)
+
+
+INTERRUPTING = """
+from stepfast import each, step, workflow
+
+@step
+async def stop(number: int) -> None:
+    raise KeyboardInterrupt
+
+@workflow
+async def stopping() -> None:
+    await each(stop, [1, 2], join="settled")
+
+if __name__ == "__main__":
+    stopping.run()
+"""
+
+
+async def handed_back(database: str) -> list[str]:
+    """The last events of the only run, which nobody holds."""
+    (shown,) = (await invoke("runs", "list", "-o", "json", "--database", database)).json["items"]
+    assert (shown["ended_at"], shown["worker_id"], shown["crashes"]) == (None, None, 0)
+    events = await invoke("runs", "events", shown["run_id"], "-o", "json", "--database", database)
+    return [event["type"] for event in events.json["items"]]
+
+
+async def test_an_interrupt_that_a_step_raises_leaves_as_ctrl_c_does(database, tmp_path):
+    file = tmp_path / "stopping.py"
+    file.write_text(INTERRUPTING)
+    done = await asyncio.to_thread(stepfast, "run", str(file), "--database", database)
+    assert (done.returncode, "was let go" in done.stderr, "Traceback" in done.stderr) == (130, True, False)
+    assert "worker_lost_runs" not in done.stderr
+    assert (await handed_back(database))[-1] == "handed_back"
+
+
+async def test_a_blocking_run_that_a_step_interrupts_hands_it_back(database, tmp_path):
+    file = tmp_path / "stopping.py"
+    file.write_text(INTERRUPTING)
+    program = [sys.executable, str(file)]
+    there = environment(STEPFAST_DATABASE_URL=database)
+    done = await asyncio.to_thread(subprocess.run, program, env=there, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, "KeyboardInterrupt" in done.stderr) == (-signal.SIGINT, True)
+    assert "worker_lost_runs" not in done.stderr
+    assert (await handed_back(database))[-1] == "handed_back"
 
 
 async def test_ctrl_c_before_the_run_is_stored_speaks_of_no_run(database, file, monkeypatch):

@@ -14,6 +14,7 @@ from stepfast.cli.interrupts import heard_once
 from stepfast.cli.loading import load_app
 from stepfast.cli.logs import show_log
 from stepfast.cli.options import common_options
+from stepfast.interrupting import run_in_order
 from stepfast.kernel.durations import span_ms
 from stepfast.kernel.errors import Invalid, NotFound, WaitTimeout
 from stepfast.kernel.retention import RunGone
@@ -65,7 +66,7 @@ class Client:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Do the work to its end, within the time that was given."""
-        return asyncio.run(self._within_time(work))
+        return run_in_order(self._within_time(work))
 
     def app(self) -> Stepfast:
         """The app that was named, on the database that was named."""
