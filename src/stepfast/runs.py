@@ -42,7 +42,7 @@ from stepfast.kernel.origins import shown as shown_event
 from stepfast.kernel.ports import Store
 from stepfast.kernel.reasons import Why
 from stepfast.kernel.states import RunState, check_move
-from stepfast.kernel.texts import check_optional_text, check_text, shown
+from stepfast.kernel.texts import check_optional_text, check_text, error_line, shown
 from stepfast.kernel.views import EventView, OutcomeView, RunView, StepView
 from stepfast.missing import no_run, run_of
 from stepfast.noting import annotate_command, of_run
@@ -427,7 +427,7 @@ class Run(Generic[T]):
 
     def _failed(self, outcome: OutcomeView) -> RunFailed:
         failure = failures.from_text(outcome.error or "{}")
-        error = RunFailed(f"Run {self.id} failed with {failure.type}: {failure.message}")
+        error = RunFailed(f"Run {self.id} failed with {error_line(failure.type, failure.message)}")
         error.__cause__ = failures.revive(failure)
         return error
 

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from stepfast import Run, RunState
+from stepfast import Run, RunFailed, RunState
 from tests.cli.invoking import OFFICE
-from tests.cli.office import SHOWN_HOSTILE, WORKFLOWS, asking, checkout, failing
+from tests.cli.office import HOSTILE, SHOWN_HOSTILE, WORKFLOWS, asking, checkout, failing
 from tests.support.apps import app_on
 
 TYPED = '{"bill": {"cents": 5, "due": "2026-03-01T12:00:00Z"}}'
@@ -158,6 +158,14 @@ async def test_execute_of_a_run_that_fails_ends_as_run_does(client, office):
     done = await office("runs", "execute", run.id, "--app", OFFICE)
     assert (done.code, done.out) == (1, "")
     assert done.err == f"E-RUN-007: Run {run.id} failed with ValueError: {SHOWN_HOSTILE}\n"
+
+
+async def test_a_run_that_fails_has_one_text_in_code_and_on_the_command_line(database, client, office):
+    run = await client.start(failing)
+    done = await office("runs", "execute", run.id, "--app", OFFICE)
+    with pytest.raises(RunFailed) as raised:
+        await run
+    assert done.err == f"E-RUN-007: {str(raised.value).replace(HOSTILE, SHOWN_HOSTILE)}\n"
 
 
 async def test_execute_of_a_run_that_fails_prints_it_as_json_all_the_same(client, office):

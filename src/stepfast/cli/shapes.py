@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from stepfast.kernel.texts import class_name
+from stepfast.kernel import texts
 from stepfast.kernel.views import EventView, RunView, StepView
 
 _JSON_TEXTS = frozenset({"input", "value", "error", "metadata", "data"})
@@ -60,5 +60,4 @@ def error_line(text: str | None) -> str | None:
 
 def error_line_of(error: dict[str, Any]) -> str:
     """The same of an error that was read."""
-    kind, message = class_name(str(error.get("type", ""))), str(error.get("message", ""))
-    return f"{kind}: {message}" if kind and message else kind or message
+    return texts.error_line(str(error.get("type", "")), str(error.get("message", "")))

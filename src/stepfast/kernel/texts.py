@@ -42,6 +42,12 @@ def class_name(stored: str) -> str:
     return stored.rpartition(":")[2]
 
 
+def error_line(stored_type: str, message: str) -> str:
+    """A stored error in one line: the name of its class, and what it says."""
+    kind = class_name(stored_type)
+    return f"{kind}: {message}" if kind and message else kind or message
+
+
 def check_text(what: str, text: str, longest: int = MAX_TEXT) -> str:
     """Refuse what no store can hold as plain text: nothing at all, too much, NUL, lone surrogates."""
     if not isinstance(text, str):

@@ -16,6 +16,7 @@ from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import RunCancelled, RunFailed
 from stepfast.kernel.ids import RANDOM_BITS, RunId, new_id
 from stepfast.kernel.states import GOOD_ENDS, RunState, WaitKind
+from stepfast.kernel.texts import error_line
 from stepfast.kernel.views import OutcomeView
 from stepfast.workflows import failures
 from stepfast.workflows.calls import Asked
@@ -60,7 +61,7 @@ class ChildKind:
         if outcome.state is RunState.CANCELLED:
             return RunCancelled(f"Child run {outcome.run_id} was cancelled.")
         failure = failures.from_text(outcome.error or "{}")
-        error = RunFailed(f"Child run {outcome.run_id} failed with {failure.type}: {failure.message}")
+        error = RunFailed(f"Child run {outcome.run_id} failed with {error_line(failure.type, failure.message)}")
         error.__cause__ = failures.revive(failure)
         return error
 
