@@ -111,6 +111,7 @@ class Stepfast(Doors):
             "max_runs": None if max_runs is None else check_whole("max_runs", max_runs, 1),
         }
         settings = self._settings if lease is None else self._settings.with_lease(checked_ms("lease", lease))
+        settings.check()
         settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
         return AppWorker(self, settings, None if only is None else parse_run_id(only))
 

@@ -129,6 +129,7 @@ class Parts:
             self._ended(outcome, joins)
             ended(outcome)
 
+        settings.check()
         self.registry.load()
         await self.learn()
         # Each worker has a committer of its own, for what one gives up must not be lost to another.

@@ -299,13 +299,11 @@ def _allowed(values: _Values) -> Allowed:
 def _worker_settings(values: _Values) -> WorkerSettings:
     usual = WorkerSettings()
     lease_ms = values.get("LEASE", usual.lease_ms)
-    heartbeat_ms = values.get("HEARTBEAT", 0)
+    heartbeat_ms, heartbeat_fault = values.get("HEARTBEAT", 0), ""
     if heartbeat_ms * 2 > lease_ms:
+        # Told to whoever starts a worker, which may have a lease of its own.
         lease = values.said("LEASE") or f"the lease is {usual.lease_ms // 1_000}s unless STEPFAST_LEASE says otherwise"
-        # Of a lease that cannot be read nobody knows what its half is.
-        if values.can_read("LEASE"):
-            values.faults.append(f"{values.said('HEARTBEAT')}; allowed is at most half of the lease, and {lease}.")
-        heartbeat_ms = 0
+        heartbeat_fault = f"{values.said('HEARTBEAT')}; allowed is at most half of the lease, and {lease}."
     return WorkerSettings(
         concurrency=values.get("CONCURRENCY", usual.concurrency),
         queue_concurrency=values.queue_concurrency,
@@ -324,6 +322,7 @@ def _worker_settings(values: _Values) -> WorkerSettings:
         grace_ms=values.get("GRACE", usual.grace_ms),
         retry=_retry(values),
         heartbeat_given=values.said("HEARTBEAT"),
+        heartbeat_fault=heartbeat_fault,
     )
 
 
@@ -360,10 +359,6 @@ class _Values:
         """Where a setting was given; empty if nowhere."""
         found = self.found.get(PREFIX + name)
         return "" if found is None else found.place
-
-    def can_read(self, name: str) -> bool:
-        """Whether what a setting was given to could be read, if it was given."""
-        return PREFIX + name in self._values or PREFIX + name not in self.found
 
     def _read(self, setting: Setting, found: Found | None) -> None:
         if found is None:

@@ -228,8 +228,23 @@ TOO_SELDOM = {
 @pytest.mark.parametrize(("others", "lease"), TOO_SELDOM.values(), ids=TOO_SELDOM)
 def test_a_heartbeat_that_is_too_seldom_for_the_lease_is_refused_naming_both(others, lease, tmp_path):
     words = f"STEPFAST_HEARTBEAT is '20s'; allowed is at most half of the lease, {lease}"
+    settings = read(tmp_path, {"STEPFAST_HEARTBEAT": "20s", **others}).worker
     with pytest.raises(Invalid, match=re.escape(words)):
-        read(tmp_path, {"STEPFAST_HEARTBEAT": "20s", **others})
+        settings.check()
+    settings.with_lease(120_000).check()
+    assert settings.with_lease(120_000).heartbeat_ms == 20_000
+
+
+async def test_a_worker_whose_heartbeat_does_not_fit_its_lease_is_refused_at_its_start(tmp_path, monkeypatch):
+    monkeypatch.setenv("STEPFAST_HEARTBEAT", "20s")
+    app = Stepfast(f"sqlite:///{tmp_path}/app.db", workflows=[])
+    with pytest.raises(Invalid, match="STEPFAST_HEARTBEAT is '20s'"):
+        await app.open()
+    with pytest.raises(Invalid, match="STEPFAST_HEARTBEAT is '20s'"):
+        app.worker()
+    async with app.worker(lease="2m"):
+        (worker,) = await app.workers.list()
+        assert worker.lease_ms == 120_000
 
 
 def test_a_heartbeat_is_not_measured_by_a_lease_that_cannot_be_read(tmp_path):

@@ -91,6 +91,8 @@ class WorkerSettings:
     retry: Retry = Retry()  # noqa: RUF009 - it is frozen
     heartbeat_given: str = field(default="", compare=False, repr=False)
     """Where a heartbeat was set outside of code, and to what, in the words of a message."""
+    heartbeat_fault: str = field(default="", compare=False, repr=False)
+    """Why that heartbeat does not fit the lease; a worker may still be given a longer one."""
 
     def __post_init__(self) -> None:
         if self.heartbeat_ms == 0:
@@ -109,7 +111,12 @@ class WorkerSettings:
         if self.heartbeat_ms * 2 > lease_ms:
             given = self.heartbeat_given or f"heartbeat_ms is {self.heartbeat_ms}"
             raise Invalid(f"lease is {_written(lease_ms)}; it must be at least twice the heartbeat, and {given}.")
-        return replace(self, lease_ms=lease_ms)
+        return replace(self, lease_ms=lease_ms, heartbeat_fault="")
+
+    def check(self) -> None:
+        """Refuse a worker with a heartbeat that does not fit its lease."""
+        if self.heartbeat_fault:
+            raise Invalid(self.heartbeat_fault)
 
     @cached_property
     def slots(self) -> int:
@@ -135,7 +142,7 @@ class WorkerSettings:
             # Code may have its reasons to never poll, or to hold a lease for years; no setting of an installation has.
             if getattr(self, name) < bounds.lowest:
                 yield f"{name} is {getattr(self, name)!r}; it must be at least {bounds.lowest}."
-        if self.heartbeat_ms * 2 > self.lease_ms:
+        if self.heartbeat_ms * 2 > self.lease_ms and not self.heartbeat_fault:
             yield f"heartbeat_ms is {self.heartbeat_ms}; it must be at most half of the lease ({self.lease_ms} ms)."
         if min(self.queue_concurrency.values(), default=1) < 1:
             yield f"queue_concurrency is {self.queue_concurrency!r}; each must be at least 1."
