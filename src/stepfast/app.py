@@ -257,7 +257,7 @@ class Stepfast(Doors):
         """
         parts = self._open_parts()
         command = asked(command_named(action, version), key, reason, actor, dry_run)
-        pages = pages_of_runs(parts.store, run_filter(where), action)
+        pages = pages_of_runs(parts.store, run_filter(where), command)
         return change_pages(parts, pages, command, before=place(cursor), limit=limit)
 
     async def check(self, tenant: str | None = None) -> CheckReport:

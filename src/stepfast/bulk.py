@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from stepfast.control import Asked
 from stepfast.kernel.commands import Changed
@@ -17,6 +17,8 @@ from stepfast.kernel.views import LetterFilter, LetterView, RunFilter, RunView
 from stepfast.parts import Parts
 
 PAGE_RUNS = 500
+
+V = TypeVar("V", RunView, LetterView)
 
 
 class Refusal(NamedTuple):
@@ -52,29 +54,90 @@ class Page(NamedTuple):
 Pages = Callable[[RunId | None, int], Awaitable[Page]]
 
 
-def pages_of_runs(store: Store, where: RunFilter, action: str) -> Pages:
-    """The runs of a filter, newest first; those whose state does not allow the action are skipped."""
+class Earlier:
+    """The runs that a command for many was carried out on before, under the key that it comes again with.
+
+    They are as the command left them, and fit its filters no more; their answers are still those of the first time.
+    """
+
+    def __init__(self, store: Store, tenant: str | None, command: Asked) -> None:
+        self._store = store
+        self._tenant = tenant
+        self._command = command
+        self._runs: frozenset[RunId] | None = None
+
+    async def runs(self) -> frozenset[RunId]:
+        """All of them, read once."""
+        key = None if self._command.dry_run else self._command.key
+        if self._runs is None:
+            found = await self._store.answered(self._tenant, self._command.command.name, key) if key else ()
+            self._runs = frozenset(found)
+        return self._runs
+
+    async def may_follow(self, before: RunId | None) -> bool:
+        """Whether some of them are older than that run, where pages go from the newest to the oldest."""
+        runs = await self.runs()
+        return bool(runs) and (before is None or min(runs) < before)
+
+
+def pages_of_runs(store: Store, where: RunFilter, command: Asked) -> Pages:
+    """The runs of a filter, newest first; those whose state does not allow the command are skipped."""
+    earlier, action = Earlier(store, where.tenant, command), command.command.name
+
+    async def read(before: RunId | None, size: int) -> list[RunView]:
+        # Commands change the state and the version, and leave alone what else a filter asks for.
+        asked = where._replace(state=None, version=None) if await earlier.may_follow(before) else where
+        return await store.runs(asked._replace(before=before, limit=size))
 
     async def page(before: RunId | None, size: int) -> Page:
-        views = await store.runs(where._replace(before=before, limit=size))
-        wanted = [(view.run_id, view.tenant) for view in views if is_legal(view.state, action)]
-        return Page(wanted, len(views) - len(wanted), _last(views, size))
+        answered = await earlier.runs()
+        views, last = await _filled(read, lambda view: _fits(view, where) or view.run_id in answered, before, size)
+        wanted = [view for view in views if is_legal(view.state, action) or view.run_id in answered]
+        return Page([(view.run_id, view.tenant) for view in wanted], len(views) - len(wanted), last)
 
     return page
 
 
-def pages_of_letters(store: Store, where: LetterFilter) -> Pages:
+def _fits(view: RunView, where: RunFilter) -> bool:
+    return where.state in (None, view.state) and where.version in (None, view.version)
+
+
+def pages_of_letters(store: Store, where: LetterFilter, earlier: Earlier) -> Pages:
     """The runs of open dead letters, newest first."""
 
+    async def read(before: RunId | None, size: int) -> list[LetterView]:
+        asked = where._replace(resolved=True) if await earlier.may_follow(before) else where
+        return await store.dead_letters(asked._replace(before=before, limit=size))
+
     async def page(before: RunId | None, size: int) -> Page:
-        views = await store.dead_letters(where._replace(before=before, limit=size))
-        return Page([(view.run_id, view.tenant) for view in views], 0, _last(views, size))
+        answered, seen = await earlier.runs(), set[RunId]()
+
+        def fits(view: LetterView) -> bool:
+            # A run may have a letter for each of its lives; only that of the newest is open.
+            if view.run_id in seen:
+                return False
+            seen.add(view.run_id)
+            return view.resolved_at is None or view.run_id in answered
+
+        views, last = await _filled(read, fits, before, size)
+        return Page([(view.run_id, view.tenant) for view in views], 0, last)
 
     return page
 
 
-def _last(views: Sequence[RunView] | Sequence[LetterView], size: int) -> RunId | None:
-    return views[-1].run_id if len(views) == size else None
+async def _filled(
+    read: Callable[[RunId | None, int], Awaitable[list[V]]], fits: Callable[[V], bool], before: RunId | None, size: int
+) -> tuple[list[V], RunId | None]:
+    """So many of those that fit, however many do not in between, and where the next page begins."""
+    found: list[V] = []
+    while len(found) < size:
+        views = await read(before, size)
+        found += filter(fits, views)
+        if len(views) < size:
+            break
+        before = views[-1].run_id
+    page = found[:size]
+    return page, page[-1].run_id if len(page) == size else None
 
 
 async def change_pages(

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from stepfast.base import AppBase
-from stepfast.bulk import BulkAnswer, change_pages, pages_of_letters, summed
+from stepfast.bulk import BulkAnswer, Earlier, change_pages, pages_of_letters, summed
 from stepfast.control import Asked, asked, changed_or_raise, retry_command
 from stepfast.filters import letter_filter, page_size, place
-from stepfast.kernel.causes import is_group_id
+from stepfast.kernel.causes import group_id, is_group_id, shape_of
 from stepfast.kernel.commands import Changed, Discard
 from stepfast.kernel.errors import NotFound
 from stepfast.kernel.ids import parse_run_id
@@ -140,20 +140,33 @@ class DeadLetters:
     async def _walk(
         self, parts: Parts, where: LetterFilter, group: str | None, command: Asked, walk: dict[str, Any]
     ) -> AsyncIterator[BulkAnswer]:
+        earlier = Earlier(parts.store, where.tenant, command)
         if group is not None:
-            where = await self._of_group(where, group)
-        async for answer in change_pages(parts, pages_of_letters(parts.store, where), command, **walk):
+            where = await self._of_group(where, group, earlier)
+        async for answer in change_pages(parts, pages_of_letters(parts.store, where, earlier), command, **walk):
             yield answer
 
-    async def _of_group(self, where: LetterFilter, group: str) -> LetterFilter:
+    async def _of_group(self, where: LetterFilter, group: str, earlier: Earlier) -> LetterFilter:
         """The same filter for one group alone; a shape may be that of several, in other workflows."""
         if not is_group_id(group):
             return where._replace(shape=group)
         groups = await self.groups(tenant=where.tenant, workflow=where.workflow, limit=MOST_GROUPS)
-        found = next((each for each in groups if each.id == group), None)
+        found = next(((each.workflow, each.shape) for each in groups if each.id == group), None)
+        found = found or await self._seen_to(group, earlier)
         if found is None:
             raise NotFound(f"No open dead letters are in group {group}. List groups with `stepfast exceptions groups`.")
-        return where._replace(workflow=found.workflow, shape=found.shape)
+        workflow, shape = found
+        return where._replace(workflow=workflow, shape=shape)
+
+    async def _seen_to(self, group: str, earlier: Earlier) -> tuple[str, str] | None:
+        """The workflow and the shape of a group that this very command has seen to before; None: it has not."""
+        for run_id in sorted(await earlier.runs())[-1:]:
+            where = LetterFilter(run_id=run_id, resolved=True)
+            for letter in await self._app._open_parts().store.dead_letters(where):
+                shape = shape_of(letter.error_type, letter.message, letter.step)
+                if group_id(ItemKind.FAILED, letter.workflow, shape) == group:
+                    return letter.workflow, shape
+        return None
 
     async def _change(self, run_id: str, tenant: str | None, command: Asked) -> Changed:
         letter = await self._newest(run_id, tenant)

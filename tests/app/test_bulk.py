@@ -93,6 +93,38 @@ async def test_a_key_makes_a_bulk_command_count_once_for_each_run(client):
     assert (len(again.changed), await states(runs)) == (2, [RunState.PENDING] * 2)
 
 
+@pytest.mark.parametrize("where", [{}, {"state": "pending"}, {"state": "pending", "version": 1}])
+async def test_a_bulk_command_that_is_sent_again_with_its_key_is_answered_as_the_first_time(client, where):
+    runs = await started(client, 3)
+    await runs[1].pause()
+    first = await client.change_many("cancel", where, key="k")
+    again = await client.change_many("cancel", where, key="k")
+    assert (again, len(again.changed)) == (first, 2 if "state" in where else 3)
+
+
+async def test_pages_of_a_bulk_command_that_is_sent_again_are_those_of_the_first_time(client):
+    await started(client, 5)
+    where = {"state": "pending"}
+    first = [answer async for answer in client.change_pages("cancel", where, limit=2, key="k")]
+    assert [answer async for answer in client.change_pages("cancel", where, limit=2, key="k")] == first
+    rest = await client.change_many("cancel", where, cursor=first[-1].cursor, key="k")
+    whole = await client.change_many("cancel", where, key="k")
+    assert whole.changed == (*first[0].changed, *rest.changed)
+
+
+async def test_what_other_filters_ask_for_holds_also_for_a_command_that_is_sent_again(client):
+    one = await client.start(say, "hello", tags=["a"])
+    await client.change_many("cancel", {"tag": "a"}, key="k")
+    assert (await client.change_many("cancel", {"tag": "b"}, key="k")).matched == 0
+    assert (await client.change_many("cancel", {"tag": "a"}, key="k")).changed == (one.id,)
+
+
+async def test_a_dry_run_of_a_bulk_command_looks_up_no_key(client):
+    await started(client, 2)
+    await client.change_many("cancel", {"state": "pending"}, key="k")
+    assert (await client.change_many("cancel", {"state": "pending"}, key="k", dry_run=True)).matched == 0
+
+
 @pytest.mark.parametrize(
     ("action", "where", "options"),
     [

@@ -139,6 +139,26 @@ async def test_a_bulk_replay_goes_on_where_it_ended(app, dead, shop):
     assert [*first.changed, *rest.changed] == [run.id for run in reversed(dead)]
 
 
+@pytest.mark.parametrize("wanted", [{}, {"error_type": "ConnectionError"}, {"group": "shape"}, {"group": "id"}])
+async def test_a_bulk_replay_that_is_sent_again_with_its_key_is_answered_as_the_first_time(app, dead, shop, wanted):
+    shop.is_open = True
+    [group] = await app.dead_letters.groups()
+    wanted = {"group": getattr(group, wanted["group"])} if "group" in wanted else wanted
+    first = await app.dead_letters.replay_many(key="k", **wanted)
+    for run in dead:
+        await run.result(timeout="30s")
+    assert await app.dead_letters.replay_many(key="k", **wanted) == first
+    assert (len(first.changed), [(await run.info()).generation for run in dead]) == (3, [2, 2, 2])
+
+
+async def test_a_run_that_died_again_is_in_the_answer_once(app, dead):
+    first = await app.dead_letters.replay_many(key="k")
+    for run in dead:
+        with pytest.raises(RunFailed):
+            await run.result(timeout="30s")
+    assert await app.dead_letters.replay_many(key="k") == first
+
+
 async def test_all_that_fit_are_discarded(app, dead):
     answer = await app.dead_letters.discard_many(error_type="builtins:ConnectionError")
     assert (len(answer.changed), await app.dead_letters.list()) == (3, [])

@@ -20,7 +20,7 @@ UNCOUNTED = frozenset(
     | {"endless_reviews", "exceptions", "exception_counts", "exception_groups", "exception_comments"}
     | {"asset", "assets", "collected_assets", "has_read", "lineage", "lineage_edges", "last_try", "artifacts"}
     | {"trail", "sealed_events", "find_events", "gaps", "count_behind", "last_seal", "seals", "leaves"}
-    | {"annotations", "generations", "children", "transformations"}
+    | {"annotations", "answered", "generations", "children", "transformations"}
     | {"policies", "ended_tenants", "ended_reach", "ended_roots", "kept_children"}
     | {"pruned_of_seal", "pruned_runs", "unswept"}
     | {"held_back", "events_between", "sinks", "sink_letters", "due_letters"}

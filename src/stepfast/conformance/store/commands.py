@@ -124,6 +124,17 @@ class CommandsSuite(StoreSuite):
         first, second = [await harness.change(started.run_id, Pause(), key="k", tenant=tenant) for tenant in askers]
         assert second == replace(first, repeated=True)
 
+    async def test_the_runs_that_a_command_for_many_was_carried_out_on_are_found_by_its_key(
+        self, harness: Harness
+    ) -> None:
+        one, two, other = [(await harness.start(tenant=tenant)).run_id for tenant in ("acme", "acme", "other")]
+        for run_id in (one, two, other):
+            await harness.change(run_id, Pause(), key=f"k/{run_id}")
+        await harness.change(one, Cancel(), key="k/x")
+        assert sorted(await harness.store.answered("acme", "pause", "k")) == sorted([one, two])
+        assert set(await harness.store.answered(None, "pause", "k")) == {one, two, other}
+        assert await harness.store.answered("acme", "cancel", "k") == []
+
     async def test_a_refused_command_leaves_its_key_free(self, harness: Harness) -> None:
         started = await harness.start()
         assert isinstance(await harness.refusal(started.run_id, Resume(), key="k"), IllegalMove)

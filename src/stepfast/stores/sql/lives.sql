@@ -46,3 +46,11 @@ select s.run_id, s.workflow, s.code, s.queue, s.state, s.worker_id,
  where s.run_id = c.run_id
    and s.ended_at is null
  order by s.run_id desc;
+
+-- name: list_answered
+-- The runs that a command for many was carried out on under a key: that of each is made of it and the run's id.
+select k.run_id
+  from stepfast.idempotency k
+ where k.command = :command
+   and (cast(:tenant as text) is null or k.tenant = :tenant)
+   and k.key = cast(:key as text) || '/' || cast(k.run_id as text);
