@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
+from stepfast.kernel.errors import StoreUnusable
 from stepfast.kernel.exchange import Look
 from stepfast.kernel.generations import ChildView
 from stepfast.kernel.ids import RunId
@@ -12,7 +13,7 @@ from stepfast.kernel.ports import Store
 from stepfast.kernel.reasons import Why, explain, telling_events
 from stepfast.kernel.review_views import ReviewFilter
 from stepfast.kernel.reviews import Owner, ReviewState, parse_review_id
-from stepfast.kernel.seen import Seen
+from stepfast.kernel.seen import Reason, Seen
 from stepfast.kernel.states import RunState, WaitKind
 from stepfast.kernel.views import EventView, RunView
 from stepfast.kernel.wait_reasons import waits_for_people
@@ -29,7 +30,11 @@ Group = tuple[RunId, int]
 
 async def why_of(store: Store, run: RunView) -> Why:
     """Why a run stands where it stands."""
-    look = await store.look(run.run_id)
+    try:
+        look = await store.look(run.run_id)
+    except StoreUnusable as error:
+        lost = f"What it waits for cannot be read. {error}"
+        return Why(run.run_id, run.state, (Reason("damaged", lost, f"`stepfast runs cancel {run.run_id}` ends it."),))
     told = await _newest_event(store, run.run_id, telling_events(run, look))
     owners = await _asked_owners(store, run.run_id) if waits_for_people(look) else {}
     children = await _open_children(store, run.run_id, look) if run.worker_id is None else []

@@ -46,7 +46,7 @@ async def test_an_event_with_bytes_that_are_no_text_is_found_and_named(opened, r
 
 
 async def test_the_broken_twin_that_reads_texts_alone_verifies_nothing(opened, runs, database, monkeypatch):
-    monkeypatch.setattr(reading, "HISTORY", frozenset[str]())
+    monkeypatch.setattr(reading, "SHOWN", frozenset[str]())
     await run_sql(database, [f"update event set actor = {NO_UTF8} where run_id = '{runs[0]}' and seq = 1"])
     with pytest.raises(StoreUnusable, match="no UTF-8"):
         await opened.app.audit.verify()
@@ -68,10 +68,12 @@ async def test_the_run_of_such_an_event_can_still_be_read_reported_and_exported(
     assert [found.fault for found in report.findings] == ["changed"]
 
 
-async def test_a_row_of_another_table_with_such_bytes_is_an_error_with_a_code(opened, runs, database):
+async def test_a_run_with_such_bytes_is_shown_as_it_stands_and_its_report_is_an_error_with_a_code(opened, runs, database):
     await run_sql(database, [f"update run set actor = {NO_UTF8} where run_id = '{runs[0]}'"])
+    assert (await opened.app.get(runs[0]).info()).actor == "\udcff\udc80"
+    assert {view.run_id for view in await opened.app.runs()} >= set(runs)
     with pytest.raises(StoreUnusable, match="no UTF-8"):
-        await opened.app.get(runs[0]).info()
+        await opened.app.audit.report(runs[0], "md")
 
 
 @pytest.mark.parametrize("table", ["seal", "event"])

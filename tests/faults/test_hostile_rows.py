@@ -6,10 +6,13 @@ import asyncio
 
 import pytest
 
-from stepfast import RunFailed, RunState, step, workflow
+from stepfast import Retry, RunFailed, RunState, receive, step, workflow
 from stepfast.kernel.states import ENDED
+from stepfast.kernel.views import Finding
+from stepfast.worker import execute as execution
 from stepfast.worker.worker import Worker
 from tests.support.apps import app_on
+from tests.support.following import until
 from tests.support.sql import execute, tamper
 
 begun: asyncio.Event
@@ -32,6 +35,11 @@ async def hold() -> str:
 @workflow
 async def flow(word: str) -> str:
     return await echo(word) + await hold()
+
+
+@workflow
+async def waiting() -> None:
+    await receive("go")
 
 
 @pytest.fixture(autouse=True)
@@ -154,3 +162,55 @@ async def test_an_event_with_a_null_character_is_shown_and_stops_nobody(database
         handle = app.get(bad.id)
         assert await handle.result(timeout="30s") == "bad!"
         assert len(await handle.history()) > 5
+
+
+NO_TEXT = {
+    "its input": ("run", "input"),
+    "what it was started with": ("run", "metadata"),
+    "the result of a step": ("step", "value"),
+}
+
+
+@pytest.fixture
+def sqlite(tmp_path) -> str:
+    """Only SQLite takes text that is none; PostgreSQL checks what it is given."""
+    return f"sqlite:///{tmp_path}/app.db"
+
+
+async def damaged(sqlite: str, table: str, column: str):
+    bad, good = await two_begun(sqlite)
+    await execute(sqlite, on_run(bad, f"{column} = cast(x'ff41' as text)", table))
+    return bad, good
+
+
+@pytest.mark.parametrize(("table", "column"), NO_TEXT.values(), ids=NO_TEXT)
+async def test_a_run_whose_text_is_none_is_put_off_ever_longer_and_named(sqlite, table, column, monkeypatch):
+    monkeypatch.setattr(execution, "PATIENCE", Retry(base="10ms", factor=2, cap="1h", jitter=0))
+    bad, good = await damaged(sqlite, table, column)
+    async with app_on(sqlite, [flow]) as app:
+        assert await app.get(good.id).result(timeout="30s") == "good!"
+
+        async def named() -> list[Finding] | None:
+            return list(await app.findings()) or None
+
+        findings = await until(named)
+        assert [(finding.run_id, "no UTF-8" in finding.detail) for finding in findings] == [(bad.id, True)]
+        assert "no UTF-8" in str(await app.get(bad.id).why())
+
+
+@pytest.mark.parametrize(("table", "column"), NO_TEXT.values(), ids=NO_TEXT)
+async def test_a_run_whose_text_is_none_is_listed_and_can_be_cancelled(sqlite, table, column):
+    bad, good = await damaged(sqlite, table, column)
+    async with app_on(sqlite, [flow], worker=False) as client:
+        assert {view.run_id for view in await client.runs()} == {bad.id, good.id}
+        answer = await client.change_many("cancel", {})
+        assert set(answer.changed) == {bad.id, good.id}
+
+
+async def test_what_a_run_waits_for_may_be_no_text_and_why_says_so(sqlite):
+    async with app_on(sqlite, [waiting], worker=False) as client:
+        run = await client.start(waiting)
+        await run.execute()
+        await execute(sqlite, on_run(run, "name = cast(x'ff41' as text)", table="wait"))
+        assert "What it waits for cannot be read." in str(await run.why())
+        assert (await run.cancel()).state is RunState.CANCELLED

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from stepfast.kernel.decisions import Decision, HeldRun
 from stepfast.kernel.durations import Instant
+from stepfast.kernel.errors import StoreUnusable
 from stepfast.kernel.events import EventType
 from stepfast.kernel.retry import Retry
 from stepfast.kernel.rules import hand_back
@@ -19,6 +20,9 @@ LASTING = 3
 """From so many in a row on a person should see to it."""
 RECENT = 100
 """How many events are looked at: those of a few claims."""
+
+UNREADABLE = "\udcff"
+"""What a store hands out in the place of an input that somebody has made unreadable: no text that was ever stored."""
 
 # What is told of a run that came no further than before.
 _IDLE = frozenset(
@@ -44,6 +48,14 @@ class Trouble(NamedTuple):
     @property
     def is_lasting(self) -> bool:
         return self.number >= LASTING
+
+
+def unreadable(run: HeldRun) -> StoreUnusable:
+    """Why a run cannot be begun whose text is none."""
+    return StoreUnusable(
+        f"Its rows hold text that is no UTF-8: somebody has changed them. Put a backup in their place, or cancel it "
+        f"with `stepfast runs cancel {run.run_id}`."
+    )
 
 
 def put_off(run: HeldRun, trouble: Trouble, now: Instant, patience: Retry = PATIENCE) -> Decision:

@@ -22,6 +22,7 @@ from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.outside_rules import quiet_claim
 from stepfast.kernel.ports import Clock, Store
 from stepfast.kernel.sinks import Backoff, Subscription
+from stepfast.kernel.troubles import UNREADABLE, unreadable
 from stepfast.kernel.views import OutcomeView
 from stepfast.log import Log
 from stepfast.worker.claims import ClaimLoop
@@ -293,6 +294,10 @@ class Worker:
         return WorkerStats(self.worker_id, self._processed, self._upkeep.passes, len(self._held), uptime_ms)
 
     async def _begin_all(self, runs: list[HeldRun]) -> None:
+        for run in runs:
+            if run.input == UNREADABLE:
+                self._refuse(run, unreadable(run))
+        runs = [run for run in runs if run.input != UNREADABLE]
         begun = [run for run in runs if run.last_seq or run.wakes]
         histories = await self._histories(begun) if begun else {}
         workflows: dict[str, Executable | None] = {}
@@ -309,12 +314,16 @@ class Worker:
             found = await self._store.histories([run.run_id for run in runs])
         except ValueError as error:
             if len(runs) == 1:
-                self._held.add(runs[0], self._lease.beats_sent)
-                self._executor.refuse(runs[0], error, self._done)
+                self._refuse(runs[0], error)
                 return {runs[0].run_id: None}
             middle = len(runs) // 2
             return {**await self._histories(runs[:middle]), **await self._histories(runs[middle:])}
         return {run.run_id: found.get(run.run_id, NOTHING_YET) for run in runs}
+
+    def _refuse(self, run: HeldRun, error: Exception) -> None:
+        """Put a run off that cannot even be begun."""
+        self._held.add(run, self._lease.beats_sent)
+        self._executor.refuse(run, error, self._done)
 
     def _begin(self, run: HeldRun, workflow: Executable | None, history: History) -> None:
         self._held.add(run, self._lease.beats_sent)

@@ -23,7 +23,7 @@ from stepfast.kernel.reviews import LockedReview
 from stepfast.kernel.rules import COMMAND_KINDS
 from stepfast.kernel.states import RunState, StepState, TaskState
 from stepfast.stores import items, reviewing, rows
-from stepfast.stores.sqlite.asking import Row, fetch, moment, statements
+from stepfast.stores.sqlite.asking import Row, fetch, fetch_damaged, moment, statements
 from stepfast.stores.sqlite.pending import last_event, write_events
 from stepfast.stores.sqlite.problems import REFUSED
 from stepfast.stores.sqlite.saving import prepare, save
@@ -91,7 +91,11 @@ def _carry_out(connection: apsw.Connection, request: Request, now: Instant) -> C
 
 def _find(connection: apsw.Connection, request: Request, now: Instant) -> Found:
     asked = {"run_id": request.run_id, "tenant": request.tenant, "now": now}
-    found = fetch(connection, SQL["find_run"], asked)
+    try:
+        found = fetch(connection, SQL["find_run"], asked)
+    except UnicodeDecodeError:
+        # It can be cancelled all the same; what would write such text again is refused.
+        found = fetch_damaged(connection, SQL["find_run"], asked)
     if not found:
         raise NotFound(f"Run {request.run_id} not found. List runs with `stepfast runs list`.")
     steps = _marks(connection, request.run_id) if request.command.needs_steps else ()

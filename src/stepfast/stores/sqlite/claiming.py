@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 
 import apsw
@@ -12,7 +13,8 @@ from stepfast.kernel.decisions import HeldRun, Joins
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.exchange import Claim, Claimed, QueueRoom
 from stepfast.kernel.ids import RunId, WorkerId
-from stepfast.stores.sqlite.asking import Row, fetch, moment, one, statements
+from stepfast.kernel.troubles import UNREADABLE
+from stepfast.stores.sqlite.asking import Row, fetch, fetch_damaged, moment, one, statements
 from stepfast.stores.sqlite.lines import TenantLine, Tenants
 from stepfast.stores.sqlite.workers import claimed_data, live_label
 
@@ -67,7 +69,7 @@ def held_runs(connection: apsw.Connection, leased: Sequence[RunId], worker_id: W
     try:
         return _read_held(connection, leased, worker_id)
     except UnicodeDecodeError:
-        return _read_sound(connection, leased, worker_id)
+        return [run for run_id in leased for run in _read_one(connection, run_id, worker_id)]
 
 
 def _read_held(connection: apsw.Connection, leased: Sequence[RunId], worker_id: WorkerId) -> list[HeldRun]:
@@ -75,18 +77,22 @@ def _read_held(connection: apsw.Connection, leased: Sequence[RunId], worker_id: 
     return [_held_run(row) for row in fetch(connection, SQL["held_runs"], chosen)]
 
 
-def _read_sound(connection: apsw.Connection, leased: Sequence[RunId], worker_id: WorkerId) -> list[HeldRun]:
-    """Those whose text can be read: they are leased by now, and one that somebody has damaged must not cost theirs."""
-    sound: list[HeldRun] = []
-    damage: UnicodeDecodeError | None = None
-    for run_id in leased:
-        try:
-            sound += _read_held(connection, [run_id], worker_id)
-        except UnicodeDecodeError as problem:
-            damage = problem
-    if damage is not None and not sound:
-        raise damage
-    return sound
+def _read_one(connection: apsw.Connection, run_id: RunId, worker_id: WorkerId) -> list[HeldRun]:
+    """A run that is leased by now; one that somebody has damaged is handed out as such, to be put off by its holder."""
+    try:
+        return _read_held(connection, [run_id], worker_id)
+    except UnicodeDecodeError:
+        chosen = {"runs": json.dumps([run_id]), "worker_id": worker_id}
+        damaged = [_held_run(_storable(row)) for row in fetch_damaged(connection, SQL["held_runs"], chosen)]
+        return [replace(run, input=UNREADABLE) for run in damaged]
+
+
+def _storable(row: Row) -> Row:
+    """A row whose texts can be written again, as events have some of them."""
+    return tuple(
+        value.encode("utf-8", "surrogateescape").decode("utf-8", "replace") if isinstance(value, str) else value
+        for value in row
+    )
 
 
 Choose = Callable[[apsw.Connection, Claim, QueueRoom], list[RunId]]

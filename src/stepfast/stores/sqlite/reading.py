@@ -34,9 +34,11 @@ from stepfast.stores.trail import GAPS
 T = TypeVar("T")
 
 SQL = {name: unprefixed(text) for name, text in shared_statements().items()}
-# What reads the trail: what was changed is shown as it stands now, so that whoever verifies can say what it is.
-HISTORY = frozenset(
+# What people look at: what was changed is shown as it stands now, so that one damaged row hides no other, and whoever
+# verifies the trail can say what it is.
+SHOWN = frozenset(
     {
+        *("get_run", "list_runs", "list_steps"),
         *("list_events", "list_trail", "find_events", "find_events_of_run", "events_between", "due_letters"),
         *("list_seals", "last_seal", "list_leaves", *GAPS, "pruned_of_seal", "pruned_runs"),
     }
@@ -98,7 +100,11 @@ def _reached(connection: apsw.Connection, name: str) -> RunId | None:
 
 
 def get_histories(connection: apsw.Connection, run_ids: Sequence[RunId]) -> dict[RunId, History]:
-    return {run_id: _history(connection, {"run_id": run_id}) for run_id in run_ids}
+    try:
+        return {run_id: _history(connection, {"run_id": run_id}) for run_id in run_ids}
+    except UnicodeDecodeError as problem:
+        # Damage to one run, and not to the store as a whole: whoever asked for many finds out which.
+        raise ValueError(f"its rows hold text that is no UTF-8, as somebody has changed them ({problem})") from problem
 
 
 def _history(connection: apsw.Connection, run: dict[str, Any]) -> History:
@@ -136,7 +142,7 @@ def read(
     try:
         found = fetch(connection, text, bindings)
     except UnicodeDecodeError:
-        if name not in HISTORY:
+        if name not in SHOWN:
             raise
         found = fetch_damaged(connection, text, bindings)
     return [view(row) for row in found]
