@@ -75,6 +75,13 @@ EVENTS = {
     "runs_recovered": LogEvent("warning", "Runs of dead workers went back to the line, or failed for good."),
     "setting_unknown": LogEvent("warning", "A setting has a name that nothing reads; the nearest known name is given."),
     "store_away": LogEvent("warning", "The store cannot be reached; decisions wait for it."),
+    "drain_left_runs": LogEvent(
+        "warning",
+        "A drain is over although workers whose lease has ended still hold runs; any later worker takes them.",
+    ),
+    "drain_waits": LogEvent(
+        "warning", "A drain waits until it may give back what workers hold whose lease has ended: which, and how long."
+    ),
     "errand_failed": LogEvent(
         "warning", "Something a worker did on the side failed; it is done again with the next beat."
     ),

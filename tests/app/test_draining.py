@@ -16,6 +16,7 @@ from stepfast.kernel.exchange import Claim, Enrolment, QueueRoom, UpkeepReport
 from stepfast.kernel.ids import WorkerId, new_id
 from stepfast.kernel.ports import Store
 from stepfast.stores.urls import store_for
+from stepfast.worker import worker as worker_module
 from stepfast.worker.lease import Lease
 from stepfast.worker.upkeep import UpkeepLoop
 from tests.support.apps import app_on
@@ -112,6 +113,19 @@ async def test_a_drain_does_not_take_a_pass_that_was_not_allowed_to_bury_for_one
     monkeypatch.setattr(Lease, "may_bury", property(lambda lease: next(answers, right.__get__(lease))))
     assert await drain(database, replace(SOON, upkeep_ms=HOUR_MS)) == 1
     assert (await run.info()).state is RunState.COMPLETED
+
+
+async def test_a_drain_with_a_long_lease_waits_so_long_and_names_whom_it_leaves(
+    client, store, database, monkeypatch, caplog
+):
+    monkeypatch.setattr(worker_module, "DRAIN_WAIT_MS", 100)
+    run = await held_by_another(client, store, OVER_AT_ONCE_MS)
+    holder = (await run.info()).worker_id
+    assert await drain(database, NEVER) == 0
+    assert (await run.info()).state is RunState.RUNNING
+    told = [record.msg for record in caplog.records if "drain_" in record.getMessage()]
+    assert [line.event for line in told] == ["drain_waits", "drain_left_runs"]
+    assert all(f"{holder} (lease ended at " in line.fields["workers"] for line in told)
 
 
 async def test_what_comes_while_a_drain_waits_is_executed(client, store, database):

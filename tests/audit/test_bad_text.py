@@ -68,7 +68,9 @@ async def test_the_run_of_such_an_event_can_still_be_read_reported_and_exported(
     assert [found.fault for found in report.findings] == ["changed"]
 
 
-async def test_a_run_with_such_bytes_is_shown_as_it_stands_and_its_report_is_an_error_with_a_code(opened, runs, database):
+async def test_a_run_with_such_bytes_is_shown_as_it_stands_and_its_report_is_an_error_with_a_code(
+    opened, runs, database
+):
     await run_sql(database, [f"update run set actor = {NO_UTF8} where run_id = '{runs[0]}'"])
     assert (await opened.app.get(runs[0]).info()).actor == "\udcff\udc80"
     assert {view.run_id for view in await opened.app.runs()} >= set(runs)

@@ -21,6 +21,7 @@ from stepfast.kernel.exchange import Beat, Delivered
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.outside_rules import quiet_claim
 from stepfast.kernel.ports import Clock, Store
+from stepfast.kernel.seen import moment
 from stepfast.kernel.sinks import Backoff, Subscription
 from stepfast.kernel.troubles import UNREADABLE, unreadable
 from stepfast.kernel.views import OutcomeView
@@ -45,6 +46,9 @@ log = Log("worker")
 
 # How long a stop waits for the store to take runs back, before it leaves them to upkeep.
 HAND_BACK_S = 5.0
+# How long a drain waits for its right to bury silent workers, which comes with its own heartbeats: with the usual lease
+# that takes 20 seconds, with one of an hour it would be 40 minutes.
+DRAIN_WAIT_MS = 60_000
 
 
 class WorkerStats(NamedTuple):
@@ -134,20 +138,37 @@ class Worker:
     async def until_drained(self) -> None:
         """Wait until nothing is ready or held here, and what workers hold whose lease is over has been given back.
 
-        Where a pass of upkeep fails, that is left to whoever comes next.
+        Where a pass of upkeep fails, or a long lease would keep this worker for longer than a minute from giving them
+        back, that is left to whoever comes next.
         """
         pause_ms = min(self._settings.upkeep_ms, self._settings.heartbeat_ms)
+        leaves_at: Instant | None = None
         while True:
             await self.drained.wait()
             report = await self._upkeep.make_pass()
             if not self.drained.is_set():
                 # It made something ready.
+                leaves_at = None
                 continue
             # A pass that may bury leaves none such, unless its heartbeat comes at this very moment.
             if report is None or not report.silent_holds:
                 return
+            if leaves_at is None:
+                leaves_at = Instant(self._clock.now() + DRAIN_WAIT_MS)
+                until = moment(leaves_at)
+                log.warning("drain_waits", worker_id=self.worker_id, workers=await self._silent(), at_most_until=until)
+            elif self._clock.now() >= leaves_at:
+                log.warning("drain_left_runs", worker_id=self.worker_id, workers=await self._silent())
+                return
             await self._clock.sleep(pause_ms)
             self._claims.look_anew()
+
+    async def _silent(self) -> str:
+        """The workers whose lease is over, each with when that was."""
+        now = await self._store.now()
+        silent = [each for each in await self._store.workers() if each.dead_at is None and not each.is_alive(now)]
+        ends = [(each.worker_id, moment(Instant(each.seen_at + each.lease_ms))) for each in silent]
+        return ", ".join(f"{worker_id} (lease ended at {at})" for worker_id, at in ends)
 
     @property
     def spent(self) -> asyncio.Event:
