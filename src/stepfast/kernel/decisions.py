@@ -289,8 +289,7 @@ class HeldRun:
     begun: bool = False
     """Whether its history tells that its code has begun in this generation; an earlier claim alone does not say so."""
     riders: list[Event] = field(default_factory=list)
-    fence: Fence = field(init=False)
-    """Who holds it, as every decision says; a run that is held anew is another HeldRun."""
+    fence: Fence = field(init=False)  # a run that is held anew is another HeldRun
 
     def __post_init__(self) -> None:
         self.fence = Fence(self.run_id, self.token, self.worker_id)
