@@ -24,16 +24,21 @@ FILES = ("starting", "events", "claiming", "saving", "changing", "workers")
 HOT = [(file, name) for file in FILES for name in statements(file)]
 # There are as many rows of `worker` as there are processes; `holder` has one row for each that holds a run.
 # json_each goes through a list that the caller brings; few runs ever wait for other code. Of the groups that nobody
-# will join (`unjoined`, `u`) a pass looks at no more than its limit, of a tenant's line at a piece of so many.
+# will join (`unjoined`, `u`) a pass looks at no more than its limit, of a tenant's line at a piece of so many. `held`
+# is what one worker holds; `q`, `c` and `n` are lists again, of queues, codes and tenants.
 SMALL = (
     "SCAN worker",
     "SCAN holder",
     "SCAN CONSTANT ROW",
     "SCAN json_each",
+    "SCAN q VIRTUAL TABLE",
+    "SCAN c VIRTUAL TABLE",
+    "SCAN n VIRTUAL TABLE",
     "SCAN w USING COVERING INDEX wait_for_code",
     "SCAN unjoined",
     "SCAN u",
     "SCAN piece",
+    "SCAN held",
 )
 
 
@@ -195,3 +200,22 @@ async def test_a_family_costs_the_same_however_many_other_families_there_are(har
     born = [harness.new_run(joins=joins(other), queue="children") for _ in range(2_000)]
     await harness.save(decide(other, opened=(wait(kind=WaitKind.CHILDREN, need=2_000),), children=born))
     assert await effort_of_a_look(harness, work) < 1.5 * few
+
+
+async def effort_of_looks(harness: Harness) -> int:
+    request = Claim(WorkerId("w1"), [QueueRoom("default", 1), QueueRoom("quiet", 1)], ["order@1"], 1, ["t1", "t2"])
+    store: Any = harness.store
+    looks = (partial(claiming.look, request=request), upkeep.look)
+    return sum([await store._writer.look(partial(effort, work=look)) for look in looks])
+
+
+async def test_looks_of_an_idle_worker_cost_the_same_however_many_runs_there_are(harness):
+    await harness.enrol("w1")
+    await harness.enrol("w2")
+    spent = []
+    for _ in range(2):
+        for options in ({}, {"delay_ms": HOUR_MS}, {"queue": "held"}, {"code": "other@1"}, {"timeout_ms": HOUR_MS}):
+            await harness.start_many(500, **options)
+        await harness.claim(worker="w2", room=500, queue="held")
+        spent.append(await effort_of_looks(harness))
+    assert spent[1] < 1.1 * spent[0]

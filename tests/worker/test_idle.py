@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from functools import partial
+from typing import Any
 
+import apsw
 import pytest
 
 from stepfast import Stepfast, WorkerSettings
@@ -13,8 +16,11 @@ from stepfast.testing import VirtualClock
 from tests.support.workflows import say
 
 # Not long enough for a sweep, which has reason to ask for more.
-SPAN_MS = 45_000
-LOOPS = 3
+BEFORE_A_SWEEP_MS = 45_000
+# Long enough for several.
+MINUTES_MS = 300_000
+# Claims, upkeep, sweeps and pruning.
+LOOPS = 4
 
 
 class CountingStore:
@@ -35,7 +41,7 @@ class CountingStore:
 
 
 async def at_rest(clock: VirtualClock) -> None:
-    """Wait until the loops for claims, upkeep and sweeps sleep."""
+    """Wait until every loop sleeps."""
     while len(clock.spans_ahead_ms()) < LOOPS:
         await asyncio.to_thread(str)
 
@@ -53,6 +59,20 @@ def stores(monkeypatch) -> list[CountingStore]:
     return stores
 
 
+@pytest.fixture
+def statements(monkeypatch) -> list[str]:
+    """What is sent to SQLite from here on, by every connection of this process."""
+    sent: list[str] = []
+
+    def note(event: dict[str, Any]) -> None:
+        if not event["trigger"]:
+            sent.append(event["sql"])
+
+    listen = partial(apsw.Connection.trace_v2, mask=apsw.SQLITE_TRACE_STMT, callback=note)
+    monkeypatch.setattr(apsw, "connection_hooks", [*apsw.connection_hooks, listen])
+    return sent
+
+
 async def test_runs_that_are_executed_where_they_were_started_cost_no_claims(tmp_path, stores):
     clock = VirtualClock()
     async with Stepfast(f"sqlite:///{tmp_path}/app.db", workflows=[say], clock=clock) as app:
@@ -63,20 +83,37 @@ async def test_runs_that_are_executed_where_they_were_started_cost_no_claims(tmp
         assert stores[0].calls["claim"] == 0
 
 
-async def test_an_idle_worker_sends_at_most_two_statements_a_second(tmp_path, stores):
+async def pass_time(clock: VirtualClock, span_ms: int) -> int:
+    """Let at least so much time pass, from one sleep's end to the next; how much it was."""
+    passed_ms = 0
+    while passed_ms < span_ms:
+        ahead_ms = clock.spans_ahead_ms()[0]
+        passed_ms += ahead_ms
+        clock.advance(ahead_ms / 1_000)
+        await at_rest(clock)
+    return passed_ms
+
+
+async def test_an_idle_worker_asks_its_store_for_claims_and_upkeep_and_seldom_for_more(tmp_path, stores):
+    clock = VirtualClock()
+    async with Stepfast(f"sqlite:///{tmp_path}/app.db", workflows=[say], clock=clock):
+        await at_rest(clock)
+        calls = stores[0].calls
+        calls.clear()
+        await pass_time(clock, BEFORE_A_SWEEP_MS)
+    assert calls["claim"] > 0
+    assert calls["upkeep"] > 0
+    assert set(calls) - {"claim", "upkeep", "beat", "retire", "close"} == set()
+
+
+async def test_an_idle_worker_sends_at_most_two_statements_a_second(tmp_path, statements):
+    """Beginnings and ends of transactions among them; heartbeats, which real time brings, are added as they come."""
     clock, settings = VirtualClock(), WorkerSettings()
     async with Stepfast(f"sqlite:///{tmp_path}/app.db", workflows=[say], worker=settings, clock=clock):
         await at_rest(clock)
-        calls, passed_ms = stores[0].calls, 0
-        calls.clear()
-        while passed_ms < SPAN_MS:
-            span_ms = clock.spans_ahead_ms()[0]
-            passed_ms += span_ms
-            clock.advance(span_ms / 1_000)
-            await at_rest(clock)
-        asked = calls["claim"] + calls["upkeep"]
-    beats = SPAN_MS / settings.heartbeat_ms
-    assert calls["claim"] > 0
-    assert calls["upkeep"] > 0
-    assert (asked + beats) / (passed_ms / 1_000) <= 2
-    assert set(calls) - {"claim", "upkeep", "beat", "retire", "close"} == set()
+        statements.clear()
+        passed_ms = await pass_time(clock, MINUTES_MS)
+        sent = len(statements)
+    beats = passed_ms / settings.heartbeat_ms
+    assert sent > passed_ms / settings.poll_ms
+    assert (sent + beats) / (passed_ms / 1_000) <= 2

@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Callable
 
+from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.exchange import Beat, Enrolment, Holding
 from stepfast.kernel.ids import RANDOM_BITS, RunId, WorkerId, new_id
@@ -24,6 +25,8 @@ OWN_DEADLINE = 0.9
 # A worker may bury others after so many of its own heartbeats were answered in time: a database that was away, or a
 # clock that jumped, makes everybody look dead to everybody.
 BEATS_BEFORE_BURYING = 3
+# A pass of upkeep counts as a heartbeat so often in a lease; stores hold to the same.
+KEEPS_PER_LEASE = 10
 
 
 def process_name() -> str:
@@ -46,6 +49,7 @@ class Lease:
         self._codes = codes
         self._heartbeat: Heartbeat | None = None
         self._heard_at = self._kept_from = 0.0
+        self._seen_at = Instant(0)
         self._gap_s = _clock_gap_s()
         self._beats_in_time = 0
         self._jumped_at = 0
@@ -88,10 +92,17 @@ class Lease:
         """
         return max(self._kept_from, self._heartbeat.kept_from if self._heartbeat else 0.0)
 
+    @property
+    def to_keep(self) -> WorkerId | None:
+        """Whose lease a pass of upkeep is to keep as well: nobody's while the last heartbeat is young."""
+        # By the store's clock, as the store judges it. One that was set back must not put it off.
+        is_young = 0 <= self._clock.now() - self._seen_at < self._settings.lease_ms / KEEPS_PER_LEASE
+        return None if is_young else self.worker_id
+
     def keep(self, worker_id: WorkerId, sent_at: float) -> None:
         """The store has heard of this worker by other means than its heartbeat."""
         if worker_id == self.worker_id:
-            self._kept_from = max(self._kept_from, sent_at)
+            self._kept_from, self._seen_at = max(self._kept_from, sent_at), self._clock.now()
 
     async def take(self) -> None:
         """Announce a worker under an id of its own and begin to beat."""
@@ -136,7 +147,8 @@ class Lease:
 
     async def _enrol(self) -> None:
         enrolment, asked_at = self._enrolment(), self._clock.local()
-        self._clock.follow(await self._store.enrol(enrolment), asked_at)
+        self._seen_at = await self._store.enrol(enrolment)
+        self._clock.follow(self._seen_at, asked_at)
         self._announced = enrolment
 
     @property
@@ -158,7 +170,7 @@ class Lease:
             self._beats_in_time = 1
         elif number > self._jumped_at:
             self._beats_in_time += 1
-        self._heard_at, self._gap_s = now, _clock_gap_s()
+        self._heard_at, self._gap_s, self._seen_at = now, _clock_gap_s(), beat.now
         if beat.alive:
             self.heard(beat, number)
         elif not self._is_ending and (self._renewal is None or self._renewal.done()):

@@ -22,8 +22,9 @@ from stepfast.workflows import failures
 log = Log("upkeep")
 
 RUNS_PER_PASS = 1_000
-# Passes of many workers spread out, and an idle worker stays below two statements a second with its polling.
-SPREAD = 0.3
+# Passes of many workers spread out. An idle worker stays below two statements a second with its polling, its heartbeats
+# and what it does once a minute.
+SPREAD = 0.5
 # One transaction locks all runs that it commands: few enough not to keep their holders waiting.
 COMMANDS_AT_ONCE = 100
 # Passes of several workers for one dead neighbour do not come in the same millisecond.
@@ -50,7 +51,7 @@ class UpkeepLoop:
         self._interval_ms = interval_ms
         self._max_crashes = max_crashes
         self.me: Callable[[], str] = str
-        self.worker_id: Callable[[], WorkerId | None] = lambda: None
+        self.to_keep: Callable[[], WorkerId | None] = lambda: None
         self.may_bury: Callable[[], bool] = lambda: True
         self.returned: Callable[[], None] = lambda: None
         self.change: Change = store.change
@@ -129,7 +130,7 @@ class UpkeepLoop:
         error = LeaseLost(
             f"Its worker died {counted(self._max_crashes, 'time')} while it executed nothing but this run."
         )
-        return Upkeep(self.may_bury(), self._max_crashes, RUNS_PER_PASS, _verdict(error), self.worker_id())
+        return Upkeep(self.may_bury(), self._max_crashes, RUNS_PER_PASS, _verdict(error), self.to_keep())
 
     def _tell(self, report: UpkeepReport) -> None:
         self.defined(report.definitions)

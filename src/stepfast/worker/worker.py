@@ -213,7 +213,7 @@ class Worker:
         self._lease.lost = self._drop_all
         self._lease.renewed = self._lease_renewed
         self._upkeep.may_bury = lambda: self._lease.may_bury
-        self._upkeep.worker_id, self._upkeep.kept = lambda: self.worker_id, self._lease.keep
+        self._upkeep.to_keep, self._upkeep.kept = lambda: self._lease.to_keep, self._lease.keep
         self._upkeep.returned = self._claims.look_anew
         self._upkeep.me = lambda: self.worker_id
         self._upkeep.defined = self._learn

@@ -23,6 +23,14 @@ SQL = statements("claiming")
 PROMOTED_AT_ONCE = 1_000
 
 
+def look(connection: apsw.Connection, request: Claim) -> Claimed | None:
+    """What a worker that is alive is answered when it finds nothing; None: it may find something. One statement."""
+    asked = {"worker_id": request.worker_id, "queues": json.dumps([queue.queue for queue in request.queues])}
+    ((is_alive, has_ready, next_due_at, now),) = fetch(connection, SQL["look"], {**asked, **_served(request)})
+    is_due = next_due_at is not None and next_due_at <= now
+    return None if has_ready or is_due or not is_alive else Claimed([], next_due_at)
+
+
 def claim(connection: apsw.Connection, request: Claim) -> list[RunId] | None:
     """Lease runs to a worker that is alive, in the order of the line; None: it is not."""
     label = live_label(connection, request.worker_id)
@@ -114,8 +122,12 @@ def _suspect_level(connection: apsw.Connection, request: Claim, queue: QueueRoom
 
 
 def _whose(request: Claim, queue: QueueRoom) -> dict[str, str | None]:
+    return {"queue": queue.queue, **_served(request)}
+
+
+def _served(request: Claim) -> dict[str, str | None]:
     tenants = None if request.tenants is None else json.dumps(list(request.tenants))
-    return {"queue": queue.queue, "codes": json.dumps(list(request.codes)), "tenants": tenants}
+    return {"codes": json.dumps(list(request.codes)), "tenants": tenants}
 
 
 def _choose(connection: apsw.Connection, request: Claim, queue: QueueRoom) -> list[RunId]:

@@ -118,7 +118,50 @@ class Writer(Reader):
 
     async def run_then(self, work: Callable[[apsw.Connection], T], then: Callable[[apsw.Connection, T], U]) -> U:
         """Do the work in one transaction; what comes then does not keep other writers waiting."""
-        return await self._in_thread(lambda: then(self._opened(), self._perform(work)))
+        return await self._in_thread(partial(self._perform_then, work, then))
+
+    async def run_unless(
+        self,
+        look: Callable[[apsw.Connection], U | None],
+        work: Callable[[apsw.Connection], T],
+        then: Callable[[apsw.Connection, T], U],
+    ) -> U:
+        """What a look answers; where that is None, the work and what comes then."""
+        return await self._in_thread(partial(self._perform_unless, look, work, then))
+
+    async def look(self, question: Callable[[apsw.Connection], T]) -> T:
+        """Ask without a transaction, which takes a lock and two statements, where mostly nothing is to be written."""
+        return await self._in_thread(partial(self._look, question))
+
+    async def run_single(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Do work of one statement, which is a transaction of its own."""
+        return await self._in_thread(partial(self._perform_single, work))
+
+    def _perform_then(self, work: Callable[[apsw.Connection], T], then: Callable[[apsw.Connection, T], U]) -> U:
+        return then(self._opened(), self._perform(work))
+
+    def _perform_unless(
+        self,
+        look: Callable[[apsw.Connection], U | None],
+        work: Callable[[apsw.Connection], T],
+        then: Callable[[apsw.Connection, T], U],
+    ) -> U:
+        found = self._look(look)
+        return self._perform_then(work, then) if found is None else found
+
+    def _look(self, question: Callable[[apsw.Connection], T]) -> T:
+        connection = self._opened()
+        # Whoever is idle hears of a file that is gone as well, and not only with its next heartbeat.
+        self._check_file(connection)
+        self._check_wal(connection, "Nothing was written")
+        return question(connection)
+
+    def _perform_single(self, work: Callable[[apsw.Connection], T]) -> T:
+        assert self._turnstile is not None
+        with self._turnstile.turn():
+            answer = self._look(work)
+            self._check_wal(self._opened(), "What was written last is lost")
+        return answer
 
     def _perform(self, work: Callable[[apsw.Connection], T]) -> T:
         """Do the work in one transaction: it has happened whole, or not at all."""

@@ -77,6 +77,7 @@ from stepfast.stores.sqlite.problems import explained
 from stepfast.stores.sqlite.retention import SqliteRetention
 from stepfast.stores.sqlite.sinks import SqliteSinks
 from stepfast.stores.sqlite.trail import SqliteTrail
+from stepfast.stores.sqlite.upkeep import Sight, keep, look
 
 PATIENCE_MS = 5_000
 
@@ -140,7 +141,8 @@ class SqliteStore(
     async def claim(self, request: Claim) -> Claimed:
         """Lease ready runs to a worker."""
         work, then = partial(claiming.claim, request=request), partial(claiming.claimed, request=request)
-        while (claimed := await self._writer.run_then(work, then)) is None:
+        look = partial(claiming.look, request=request)
+        while (claimed := await self._writer.run_unless(look, work, then)) is None:
             # An answer of nothing would say that nothing is ready: the worker would rest, or be done.
             continue
         return claimed
@@ -174,7 +176,10 @@ class SqliteStore(
 
     async def beat(self, worker_id: WorkerId) -> Beat:
         """Say that a worker lives, and hear what it holds."""
-        return await self._beats.run(partial(workers.beat, worker_id=worker_id))
+        heard: Beat | None = await self._beats.run_single(partial(workers.beat, worker_id=worker_id))
+        if heard is None:
+            return await self._beats.look(partial(workers.unheard, worker_id=worker_id))
+        return heard
 
     async def retire(self, worker_id: WorkerId) -> list[RunId]:
         """A worker leaves, and its runs go back to the line."""
@@ -194,7 +199,18 @@ class SqliteStore(
 
     async def upkeep(self, request: Upkeep) -> UpkeepReport:
         """See to workers that are gone, and to their runs."""
-        return await self._writer.run(partial(upkeep.upkeep, request=request))
+        sight = await self._look_after(request.worker_id)
+        if not sight.has_work:
+            return sight.report
+        report: UpkeepReport = await self._writer.run(partial(upkeep.upkeep, request=request))
+        return report._replace(kept=report.kept or sight.kept)
+
+    async def _look_after(self, worker_id: WorkerId | None) -> Sight:
+        """Look whether there is anything to do, and keep the lease of whoever asks."""
+        kept: Sight | None = None
+        if worker_id is not None:
+            kept = await self._writer.run_single(partial(keep, worker_id=worker_id))
+        return await self._writer.look(look) if kept is None else kept
 
     async def histories(self, run_ids: Sequence[RunId]) -> dict[RunId, History]:
         """What replay goes by."""

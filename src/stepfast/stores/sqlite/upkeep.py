@@ -46,6 +46,37 @@ class Orphan(NamedTuple):
         return self.strikes + self.strike
 
 
+class Sight(NamedTuple):
+    """What a look says before a pass; `kept` is whether it has counted as a heartbeat."""
+
+    silent_at: Instant | None
+    definitions: int
+    has_work: bool
+    kept: bool
+
+    @property
+    def report(self) -> UpkeepReport:
+        """What a pass would tell that finds nothing to do."""
+        return UpkeepReport([], [], [], [], [], self.silent_at, self.definitions, kept=self.kept)
+
+
+def look(connection: apsw.Connection) -> Sight:
+    """Whether a pass would find anything to do: one statement that locks nothing, for all that an idle worker makes."""
+    return _sight(one(connection, SQL["look"]), kept=False)
+
+
+def keep(connection: apsw.Connection, worker_id: WorkerId) -> Sight | None:
+    """Keep the lease of a worker, and look; None: its last heartbeat is young, or its lease is over."""
+    answer = fetch(connection, f"{SQL['keep_alone']}\nreturning ({SQL['look']})", {"worker_id": worker_id})
+    return _sight(answer[0][0], kept=True) if answer else None
+
+
+def _sight(found: str, kept: bool) -> Sight:
+    silent_at, now, definitions, has_left = json.loads(found)
+    is_silent = silent_at is not None and silent_at < now
+    return Sight(silent_at, definitions or 0, is_silent or bool(has_left), kept)
+
+
 def upkeep(connection: apsw.Connection, request: Upkeep) -> UpkeepReport:
     """One pass: bury who has not been heard of, see to what the dead have left, and tell what is left to do."""
     now = moment(connection)

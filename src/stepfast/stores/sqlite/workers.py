@@ -44,12 +44,19 @@ def _taken_up(connection: apsw.Connection, row: Row, now: Instant) -> Row:
     return (*identity, EventType.EXCEPTION_RESOLVED.value, now, None, None, token, None, json.dumps(told))
 
 
-def beat(connection: apsw.Connection, worker_id: WorkerId) -> Beat:
-    """Note that a worker lives, and list what it holds."""
-    now = moment(connection)
-    alive = one(connection, SQL["beat"], {"now": now, "worker_id": worker_id}) is not None
-    rows = fetch(connection, SQL["holdings"], (worker_id,))
-    return Beat(now, alive, [Holding(run_id, token, wakes, bool(hold)) for run_id, token, wakes, hold in rows])
+def beat(connection: apsw.Connection, worker_id: WorkerId) -> Beat | None:
+    """Note that a worker lives, and list what it holds; None: it was buried."""
+    answer = fetch(connection, f"{SQL['beat']}\nreturning seen_at, ({SQL['holdings']})", {"worker_id": worker_id})
+    return Beat(answer[0][0], True, _holdings(answer[0][1])) if answer else None
+
+
+def unheard(connection: apsw.Connection, worker_id: WorkerId) -> Beat:
+    """What a worker hears that is dead: that, and what it held."""
+    return Beat(moment(connection), False, _holdings(one(connection, SQL["holdings"], {"worker_id": worker_id})))
+
+
+def _holdings(listed: str) -> list[Holding]:
+    return [Holding(run_id, token, wakes, bool(hold)) for run_id, token, wakes, hold in json.loads(listed)]
 
 
 def retire(connection: apsw.Connection, worker_id: WorkerId) -> list[RunId]:

@@ -1,3 +1,53 @@
+-- name: look
+-- Whether a worker is alive and finds anything ready, when the next waiting run of its queues falls due, and the moment.
+-- `cross join` keeps the order of the tables: each queue, code and tenant is one look into the index.
+select exists (select 1 from worker where worker_id = :worker_id and dead_at is null),
+       exists (
+           select 1
+             from json_each(:queues) q
+            cross join json_each(:codes) c
+            cross join task t on t.queue = q.value
+                             and t.code = c.value
+            where :tenants is null
+              and t.state = 'ready'
+              and t.hold = 0
+              and t.crashes = 0
+       )
+       or exists (
+           select 1
+             from json_each(:queues) q
+            cross join json_each(:codes) c
+            cross join json_each(:tenants) n
+            cross join task t on t.queue = q.value
+                             and t.code = c.value
+                             and t.tenant = n.value
+            where t.state = 'ready'
+              and t.hold = 0
+              and t.crashes = 0
+       )
+       or exists (
+           select 1
+             from json_each(:queues) q
+            cross join task t on t.queue = q.value
+            where t.state = 'ready'
+              and t.hold = 0
+              and t.crashes > 0
+              and t.code in (select value from json_each(:codes))
+              and (:tenants is null or t.tenant in (select value from json_each(:tenants)))
+       ),
+       (
+           select min((
+                      select min(t.due_at)
+                        from task t
+                       where t.queue = q.value
+                         and t.state = 'waiting'
+                         and t.due_at is not null
+                         and t.hold = 0
+                  ))
+             from json_each(:queues) q
+       ),
+       now_ms();
+
 -- name: promote_due
 -- Waiting runs whose moment has come join the line, the longest due first.
 update task

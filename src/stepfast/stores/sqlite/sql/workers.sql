@@ -15,20 +15,20 @@ select label
    and dead_at is null;
 
 -- name: beat
--- A worker that is alive says so.
+-- A worker that is alive says so; it is answered with what it holds.
 update worker
-   set seen_at = :now
+   set seen_at = now_ms()
  where worker_id = :worker_id
-   and dead_at is null
-returning worker_id;
+   and dead_at is null;
 
 -- name: holdings
--- What a worker holds by the store's account.
-select run_id, token, wakes, hold
-  from task
- where worker_id = ?
-   and state = 'leased'
- order by run_id;
+-- What a worker holds by the store's account, as one value.
+select json_group_array(json_array(run_id, token, wakes, hold))
+  from (select run_id, token, wakes, hold
+          from task
+         where worker_id = :worker_id
+           and state = 'leased'
+         order by run_id) held;
 
 -- name: keep
 -- An upkeep pass counts as a heartbeat of whoever makes it, where the last one is a while ago.
@@ -38,6 +38,44 @@ update worker
    and dead_at is null
    and seen_at + lease_ms / 10 <= :now
 returning 1;
+
+-- name: keep_alone
+-- The same by a statement of its own. One whose lease is over is left to the pass, which may have to bury it.
+update worker
+   set seen_at = now_ms()
+ where worker_id = :worker_id
+   and dead_at is null
+   and (select now_ms()) between seen_at + lease_ms / 10 and seen_at + lease_ms;
+
+-- name: look
+-- What a pass would find: when the first lease is over, the moment, the newest definition, and whether there is anything
+-- to do for others than those whose lease is over. All of it as one value, so that it can be the answer to `keep_alone`.
+select json_array(
+           (select min(seen_at + lease_ms) from worker where dead_at is null),
+           now_ms(),
+           (select max(number) from definition),
+           exists (
+               with recursive holder (worker_id) as (
+                   select min(worker_id) from task where state = 'leased'
+                   union all
+                   select (select min(t.worker_id) from task t where t.state = 'leased' and t.worker_id > holder.worker_id)
+                     from holder
+                    where holder.worker_id is not null
+               )
+               select 1
+                 from holder
+                where holder.worker_id is not null
+                  and not exists (select 1 from worker w where w.worker_id = holder.worker_id and w.dead_at is null)
+           )
+           or exists (
+               select 1
+                 from task
+                where deadline_at <= (select now_ms())
+                  and state <> 'leased'
+                  and exists (select 1 from run r where r.run_id = task.run_id)
+           )
+           or exists (select 1 from unjoined)
+       );
 
 -- name: mark_dead
 -- A worker leaves.
