@@ -10,27 +10,15 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
-from stepfast.base import StoreMaker
-from stepfast.bulk import BulkAnswer, change_pages, pages_of_runs, summed
-from stepfast.control import asked, command_named
 from stepfast.doors import Doors
 from stepfast.executors import Executors
-from stepfast.filters import Filters, page_size, place, run_filter
 from stepfast.interrupting import run_in_order
-from stepfast.kernel.asset_ports import Assets as AssetsPort
-from stepfast.kernel.blobs import Blobs
-from stepfast.kernel.decisions import NewRun
-from stepfast.kernel.definitions import DefinitionView
 from stepfast.kernel.durations import Duration
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.ids import RANDOM_BITS, Ids, RunId, WorkerId, parse_run_id
 from stepfast.kernel.numbers import check_whole
-from stepfast.kernel.ports import Clock
-from stepfast.kernel.sinks import Sink
 from stepfast.kernel.texts import check_optional_text, check_texts
-from stepfast.kernel.views import Findings, RunView
 from stepfast.listening import Callback, check_types
-from stepfast.runs import Run
 from stepfast.starts import PAGE_RUNS, Start, StartAnswer, check_start, found_run, pages
 from stepfast.worker.settings import BOUNDS, WorkerSettings, checked_ms
 from stepfast.workers import AppWorker, Workers
@@ -38,8 +26,19 @@ from stepfast.workflows.app_policies import Policy
 from stepfast.workflows.functions import AnyWorkflow, AsyncWorkflow, SyncWorkflow, Workflow
 
 if TYPE_CHECKING:
+    from stepfast.base import StoreMaker
+    from stepfast.bulk import BulkAnswer
     from stepfast.checks import CheckReport
+    from stepfast.filters import Filters
+    from stepfast.kernel.asset_ports import Assets as AssetsPort
+    from stepfast.kernel.blobs import Blobs
+    from stepfast.kernel.decisions import NewRun
+    from stepfast.kernel.definitions import DefinitionView
+    from stepfast.kernel.ports import Clock
+    from stepfast.kernel.sinks import Sink
+    from stepfast.kernel.views import Findings, RunView
     from stepfast.registering import Registrable
+    from stepfast.runs import Run
     from stepfast.serverless import Serverless
     from stepfast.workflows.graphs.graph import Graph
     from stepfast.workflows.templates.loading import Template
@@ -229,11 +228,15 @@ class Stepfast(Doors):
         Filters are `version`, `state`, `queue`, `tenant`, `actor`, `correlation_id`, `subject`, `thread_id`, `tag`, and
         `queued_after` and `updated_after`, which are moments in milliseconds since 1970.
         """
+        from stepfast.filters import page_size, place, run_filter
+
         where = run_filter({"workflow": workflow, **filters})
         return await self._open_parts().store.runs(where._replace(before=place(cursor), limit=page_size(limit)))
 
     async def change_many(self, /, action: str, where: Mapping[str, Any], **options: Any) -> BulkAnswer:
         """Cancel, pause, resume, retry or rerun all runs that fit; takes what `change_pages` takes."""
+        from stepfast.bulk import summed
+
         return await summed(self.change_pages(action, where, **options))
 
     def change_pages(
@@ -255,6 +258,10 @@ class Stepfast(Doors):
         whose state does not allow the action are skipped. `limit` bounds how many runs are looked at; `dry_run` changes
         nothing; `cursor` goes on where an earlier answer ended.
         """
+        from stepfast.bulk import change_pages, pages_of_runs
+        from stepfast.control import asked, command_named
+        from stepfast.filters import place, run_filter
+
         parts = self._open_parts()
         command = asked(command_named(action, version), key, reason, actor, dry_run)
         pages = pages_of_runs(parts.store, run_filter(where), command)
@@ -275,6 +282,8 @@ class Stepfast(Doors):
 
         Up to `limit` of each kind. Of a very large store the oldest runs are not looked at: `is_whole` is False then.
         """
+        from stepfast.filters import page_size
+
         return await self._open_parts().store.findings(page_size(limit))
 
     def on(self, *types: str) -> Callable[[C], C]:

@@ -6,23 +6,14 @@ from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 from stepfast.definitions import Compiler, Standing, TemplateCompiler, find_definition, workflow_of
 from stepfast.engine.clock import SystemClock
-from stepfast.engine.sealing import Sealer
-from stepfast.engine.values import Values
-from stepfast.kernel.asset_ports import Assets
-from stepfast.kernel.blobs import Blobs
-from stepfast.kernel.decisions import CallId, HeldRun
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import Invalid, StepfastError
-from stepfast.kernel.ports import Clock, Store
-from stepfast.kernel.seals import SealCopies, Signer
-from stepfast.kernel.sinks import Subscription
 from stepfast.kernel.texts import check_optional_text, check_text, shown
 from stepfast.listening import Listeners
-from stepfast.parts import Parts
 from stepfast.settings import Found, Settings, read_settings, warn_of_unknown
 from stepfast.stores.blobs.urls import blobs_for
 from stepfast.stores.urls import is_sqlite, sqlite_path, store_for
@@ -36,12 +27,20 @@ from stepfast.workflows.functions import AnyWorkflow, Bindable, Workflow
 from stepfast.workflows.registry import Registry
 
 if TYPE_CHECKING:
+    from stepfast.engine.sealing import Sealer
+    from stepfast.kernel.asset_ports import Assets
+    from stepfast.kernel.blobs import Blobs
+    from stepfast.kernel.decisions import CallId, HeldRun
+    from stepfast.kernel.ports import Clock, Store
+    from stepfast.kernel.seals import SealCopies, Signer
+    from stepfast.kernel.sinks import Subscription
+    from stepfast.parts import Parts
     from stepfast.signing import SealKeys
     from stepfast.workflows.templates.loading import Template
 
 HOUR_MS = 3_600_000
 
-StoreMaker = Callable[[Clock], Store]
+StoreMaker: TypeAlias = "Callable[[Clock], Store]"
 """Makes a store of one's own, by an app's clock; called each time that the app opens."""
 
 
@@ -113,7 +112,11 @@ class AppBase:
     def _new_sealer(self, store: Store, is_over: Callable[[], bool] = lambda: False) -> Sealer | None:
         """Whoever seals, if there are keys for that here."""
         signer = self._signs_with()
-        return None if signer is None else Sealer(store, self._clock, signer, self.seal_copies, is_over)
+        if signer is None:
+            return None
+        from stepfast.engine.sealing import Sealer
+
+        return Sealer(store, self._clock, signer, self.seal_copies, is_over)
 
     def _keys_of(self, settings: Settings) -> TokenKeys:
         if settings.token_keys is not None:
@@ -145,6 +148,10 @@ class AppBase:
     async def _open_store(self) -> Parts:
         if self._parts is not None:
             raise StepfastError("This app is open already. Use it, or close it first.")
+        # Engine and workers: whoever defines workflows and makes an app of them needs neither yet.
+        from stepfast.engine.values import Values
+        from stepfast.parts import Parts
+
         self._registry.codes()
         self._policies.find()
         store = self._new_store()

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from stepfast.kernel.commands import Request, Rerun, RetryRun
 from stepfast.kernel.definitions import (
     DefinitionFilter,
     DefinitionId,
     DefinitionKind,
     DefinitionView,
     NewDefinition,
-    code_of,
-    codes_of,
     other_content,
 )
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import InvalidDefinition, WorkflowNotFound
-from stepfast.kernel.ports import Clock, Store
 from stepfast.kernel.texts import check_text, shown
-from stepfast.kernel.views import RunView
 from stepfast.workflows.executors.executor import BUILTIN
 from stepfast.workflows.executors.registry import ExecutorRegistry
 from stepfast.workflows.functions import Workflow
 from stepfast.workflows.registry import Registry
+
+if TYPE_CHECKING:
+    from stepfast.kernel.ports import Clock, Store
 
 # A definition is read whole by every worker: what is larger is no workflow, but data that belongs into its inputs.
 MAX_CONTENT = 1_000_000
@@ -191,47 +188,3 @@ class Standing:
                 self._found.clear()
             self._found[key] = found, now
         return found
-
-
-async def pinned(store: Store, registry: Registry, requests: Sequence[Request]) -> Sequence[Request]:
-    """Commands that name a version, with the content that this version stands for."""
-    if not any(_names_version(request) for request in requests):
-        return requests
-    return [await _pin(store, registry, request) if _names_version(request) else request for request in requests]
-
-
-def _names_version(request: Request) -> bool:
-    return isinstance(request.command, RetryRun | Rerun) and request.command.version is not None
-
-
-async def _pin(store: Store, registry: Registry, request: Request) -> Request:
-    command, run = request.command, await store.run(request.tenant, request.run_id)
-    assert isinstance(command, RetryRun | Rerun)
-    if run is None or run.kind == "step" or command.version in (None, run.version):
-        return request
-    own = registry.find(run.workflow, command.version, run.tenant)
-    if own is not None:
-        return request._replace(command=replace(command, definition=own.digest))
-    found = await find_definition(store, run.tenant, run.workflow, command.version)
-    if found is not None:
-        return request._replace(command=replace(command, definition=found.digest))
-    # Left to the store to refuse: a command that is sent again with its key has its answer, whoever is there now.
-    return request._replace(command=replace(command, lacks=await _lacks(store, registry, run, command.version)))
-
-
-async def _lacks(store: Store, registry: Registry, run: RunView, version: int) -> str | None:
-    """Why nothing could go on with a version that is neither registered nor known here; None: something may."""
-    what = f"Workflow {shown(run.workflow)} has no version {version} that"
-    if run.definition is not None:
-        # Without its digest no worker would ever take the run up.
-        return f"{what} is registered or known here. Register it, or name the app that has it."
-    now = await store.now()
-    codes = {code for worker in await store.workers() if worker.is_alive(now) for code in worker.codes}
-    known = codes_of(run.workflow, [*codes, *registry.codes()])
-    # Where nobody has the workflow in any version, those who do may just not be there yet.
-    if code_of(run.workflow, version) in codes or not known:
-        return None
-    return (
-        f"{what} a live worker or this app has: there is {', '.join(known)}. Name one that is there, or start a "
-        f"worker that has version {version} first."
-    )

@@ -6,20 +6,22 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stepfast.kernel.commands import Changed, Request, TimeOut
 from stepfast.kernel.decisions import Decision, HeldRun, NewRun, Started
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.events import Event, EventType
-from stepfast.kernel.exchange import DeadRun
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.origins import causation_of, correlation_of, queued_cause
 from stepfast.kernel.rules import failing
 from stepfast.kernel.texts import check_text
-from stepfast.kernel.views import RunView
 from stepfast.log import Log
+
+if TYPE_CHECKING:
+    from stepfast.kernel.commands import Changed, Request
+    from stepfast.kernel.exchange import DeadRun
+    from stepfast.kernel.views import RunView
 
 log = Log("listening")
 
@@ -72,6 +74,8 @@ class Listeners:
 
     def tell_change(self, request: Request, changed: Changed, correlation_id: str | None) -> None:
         """A command has been committed; what a time-out wrote is told with the other failures of runs nobody held."""
+        from stepfast.kernel.commands import TimeOut
+
         if not changed.repeated and not isinstance(request.command, TimeOut):
             self._tell_all(changed.run_id, changed.generation, changed.told, correlation_id)
 

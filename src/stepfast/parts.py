@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from stepfast.definitions import pinned
 from stepfast.engine.commanding import Commander
 from stepfast.engine.committer import Committer
 from stepfast.engine.contents import BlobContents
@@ -37,7 +36,7 @@ from stepfast.listening import Listeners, RunEvent
 from stepfast.runs import Origin, Run
 from stepfast.starts import StartAnswer
 from stepfast.stores.assets import DatabaseAssets
-from stepfast.tying import tied
+from stepfast.tying import pinned, tied
 from stepfast.worker.learning import CompileDefinition, Learner
 from stepfast.worker.settings import WorkerSettings
 from stepfast.worker.single import SingleWorker

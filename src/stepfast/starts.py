@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stepfast.kernel.asset_ports import Assets
 from stepfast.kernel.decisions import NewRun
 from stepfast.kernel.durations import Duration, span_ms
 from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.numbers import check_whole
 from stepfast.kernel.texts import check_optional_text, check_text, check_texts, shown
-from stepfast.runs import Run
 from stepfast.workflows.codec import ValueCodec, digest
 from stepfast.workflows.functions import AnyWorkflow, Workflow
-from stepfast.workflows.inputs import AssetsOf
 
 if TYPE_CHECKING:
+    from stepfast.kernel.asset_ports import Assets
+    from stepfast.runs import Run
     from stepfast.workflows.templates.loading import Template
 
 MAX_PRIORITY = 1_000_000
@@ -79,6 +78,8 @@ async def found_run(
     """A run as it will be stored, with what is found at its start in the place of what was asked for."""
     if not definition.finds_inputs:
         return new_run(definition, run_id, home_tenant, args, given)
+    from stepfast.workflows.inputs import AssetsOf
+
     options, keywords = _split(definition, len(args), given)
     tenant = check_text("tenant", home_tenant if options.tenant is None else options.tenant)
     found = await definition.look_up(args, keywords, AssetsOf(assets, tenant))

@@ -1,4 +1,4 @@
-"""Commands about a step of a plan: they take along how the steps of that plan hang together."""
+"""Commands take along what they mean: how the steps of a plan hang together, and what a version stands for."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from stepfast.definitions import find_definition
 from stepfast.kernel.commands import Request, Rerun, RetryRun, Rollback, Skip, StepCommand
-from stepfast.kernel.definitions import DefinitionKind, code_of
+from stepfast.kernel.definitions import DefinitionKind, code_of, codes_of
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.plan_control import Ties
 from stepfast.kernel.ports import Store
+from stepfast.kernel.texts import shown
 from stepfast.kernel.views import RunView
 from stepfast.workflows.registry import Registry
 
@@ -68,3 +69,47 @@ async def _registered(store: Store, run: RunView, version: int, code: str) -> Ti
     from stepfast.workflows.templates.loading import load_template
 
     return ties_of(load_template(json.loads(found.content), None, name=found.code).plan)
+
+
+async def pinned(store: Store, registry: Registry, requests: Sequence[Request]) -> Sequence[Request]:
+    """Commands that name a version, with the content that this version stands for."""
+    if not any(_names_version(request) for request in requests):
+        return requests
+    return [await _pin(store, registry, request) if _names_version(request) else request for request in requests]
+
+
+def _names_version(request: Request) -> bool:
+    return isinstance(request.command, RetryRun | Rerun) and request.command.version is not None
+
+
+async def _pin(store: Store, registry: Registry, request: Request) -> Request:
+    command, run = request.command, await store.run(request.tenant, request.run_id)
+    assert isinstance(command, RetryRun | Rerun)
+    if run is None or run.kind == "step" or command.version in (None, run.version):
+        return request
+    own = registry.find(run.workflow, command.version, run.tenant)
+    if own is not None:
+        return request._replace(command=replace(command, definition=own.digest))
+    found = await find_definition(store, run.tenant, run.workflow, command.version)
+    if found is not None:
+        return request._replace(command=replace(command, definition=found.digest))
+    # Left to the store to refuse: a command that is sent again with its key has its answer, whoever is there now.
+    return request._replace(command=replace(command, lacks=await _lacks(store, registry, run, command.version)))
+
+
+async def _lacks(store: Store, registry: Registry, run: RunView, version: int) -> str | None:
+    """Why nothing could go on with a version that is neither registered nor known here; None: something may."""
+    what = f"Workflow {shown(run.workflow)} has no version {version} that"
+    if run.definition is not None:
+        # Without its digest no worker would ever take the run up.
+        return f"{what} is registered or known here. Register it, or name the app that has it."
+    now = await store.now()
+    codes = {code for worker in await store.workers() if worker.is_alive(now) for code in worker.codes}
+    known = codes_of(run.workflow, [*codes, *registry.codes()])
+    # Where nobody has the workflow in any version, those who do may just not be there yet.
+    if code_of(run.workflow, version) in codes or not known:
+        return None
+    return (
+        f"{what} a live worker or this app has: there is {', '.join(known)}. Name one that is there, or start a "
+        f"worker that has version {version} first."
+    )

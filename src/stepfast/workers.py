@@ -6,23 +6,24 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from stepfast.base import AppBase
 from stepfast.kernel.durations import Duration, span_ms
 from stepfast.kernel.errors import Invalid, StepfastError, WorkerNotFound
-from stepfast.kernel.ids import RunId
 from stepfast.kernel.texts import shown
-from stepfast.kernel.views import WorkerView
 from stepfast.log import Log
 from stepfast.stores.urls import without_password
-from stepfast.worker.family import FamilyWorker
-from stepfast.worker.settings import WorkerSettings
-from stepfast.worker.worker import Worker, WorkerStats
+
+if TYPE_CHECKING:
+    from stepfast.kernel.ids import RunId
+    from stepfast.kernel.views import WorkerView
+    from stepfast.worker.settings import WorkerSettings
+    from stepfast.worker.worker import Worker, WorkerStats
+
+    Views = list[WorkerView]
 
 log = Log("app")
-
-Views = list[WorkerView]
 
 
 class AppWorker:
@@ -31,7 +32,7 @@ class AppWorker:
     def __init__(self, app: AppBase, settings: WorkerSettings, only: RunId | None = None) -> None:
         self._app = app
         self._settings = settings
-        self._kind: Callable[..., Worker] = Worker if only is None else partial(FamilyWorker, root=only)
+        self._only = only
         self._worker: Worker | None = None
         self._opened_the_app = False
 
@@ -76,7 +77,7 @@ class AppWorker:
         self._opened_the_app = app._parts is None
         parts = app._parts or await app._open_store()
         try:
-            self._worker = await parts.add_worker(self._settings, self._kind)
+            self._worker = await parts.add_worker(self._settings, self._kind())
         except BaseException:
             if self._opened_the_app:
                 await app.close()
@@ -91,6 +92,12 @@ class AppWorker:
             codes=app.codes(),
             concurrency=served.slots,
         )
+
+    def _kind(self) -> Callable[..., Worker]:
+        from stepfast.worker.family import FamilyWorker
+        from stepfast.worker.worker import Worker
+
+        return Worker if self._only is None else partial(FamilyWorker, root=self._only)
 
     async def stop(self, grace: Duration | None = None) -> None:
         """Claim no more, let steps under way finish within the grace time, hand back the rest, and leave."""

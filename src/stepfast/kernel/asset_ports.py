@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from stepfast.kernel.artifacts import Artifact, ArtifactFilter, ArtifactView, Keeping
-from stepfast.kernel.assets import AssetFilter, AssetView, LineageFilter, LineageView, MadeBy, NewAsset, Role
-from stepfast.kernel.blobs import Reference
-from stepfast.kernel.ids import RunId
-from stepfast.kernel.lineage import GraphFilter, LineageEdge
+if TYPE_CHECKING:
+    from stepfast.kernel.artifacts import Artifact, ArtifactFilter, ArtifactView, Keeping
+    from stepfast.kernel.assets import AssetFilter, AssetView, LineageFilter, LineageView, MadeBy, NewAsset, Role
+    from stepfast.kernel.blobs import Reference
+    from stepfast.kernel.ids import RunId
+    from stepfast.kernel.lineage import GraphFilter, LineageEdge
 
 
 class Contents(Protocol):

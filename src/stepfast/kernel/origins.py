@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from stepfast.kernel.decisions import NewRun
 from stepfast.kernel.events import Event
-from stepfast.kernel.views import EventView
+
+if TYPE_CHECKING:
+    from stepfast.kernel.views import EventView
 
 CAUSE = "causation_id"
 CORRELATION = "correlation_id"

@@ -7,11 +7,14 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from stepfast.kernel.errors import Invalid, StoreUnusable
-from stepfast.kernel.ports import Clock, Store
 from stepfast.stores.grants import Grant
+
+if TYPE_CHECKING:
+    from stepfast.kernel.ports import Clock, Store
 
 POSTGRES_FORM = "postgresql://user@host/database"
 FORMS = f"sqlite:///file.db (relative), sqlite:////folder/file.db (absolute) or {POSTGRES_FORM}"

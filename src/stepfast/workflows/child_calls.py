@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepfast.kernel import rules
 from stepfast.kernel.blobs import is_reference
@@ -17,17 +17,19 @@ from stepfast.kernel.errors import RunCancelled, RunFailed
 from stepfast.kernel.ids import RANDOM_BITS, RunId, new_id
 from stepfast.kernel.states import GOOD_ENDS, RunState, WaitKind
 from stepfast.kernel.texts import error_line
-from stepfast.kernel.views import OutcomeView
 from stepfast.workflows import failures
 from stepfast.workflows.calls import Asked
 from stepfast.workflows.codec import ArgumentsCodec, ValueCodec, digest
 from stepfast.workflows.joins import Join, Outcome
 from stepfast.workflows.wait_calls import WaitCall
 
+if TYPE_CHECKING:
+    from stepfast.kernel.views import OutcomeView
+
 # What one commit starts, and one read brings.
 PAGE = 1_000
 
-Ended = list[tuple[int, OutcomeView]]
+Ended: TypeAlias = "list[tuple[int, OutcomeView]]"
 """The children that have ended, by their index."""
 
 

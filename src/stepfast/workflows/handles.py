@@ -11,10 +11,8 @@ from functools import partial
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 from stepfast.kernel import rules
-from stepfast.kernel.commands import Cancel, Discard, Request
 from stepfast.kernel.decisions import Decision, Message, OpenWait, Record, Wait
 from stepfast.kernel.errors import IllegalMove, Invalid, NotFound, StepfastError, WrongCall
-from stepfast.kernel.exchange import Delivery
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.states import GOOD_ENDS, StepState, WaitKind, check_move
 from stepfast.kernel.texts import check_optional_text, check_text
@@ -140,6 +138,8 @@ class JoinCall(ChildrenCall):
 
     async def _put_letter_aside(self) -> None:
         """A child that may outlive its parent is a dead letter when it fails; here its parent has heard of it."""
+        from stepfast.kernel.commands import Discard, Request
+
         run = self.asked.context.run
         discard = Request(self._started.run_id, Discard(), run.tenant, run.actor, "Its parent has heard of it.")
         # What cannot be put aside, or not now, stays in the list: one letter too many is better than one too few.
@@ -219,6 +219,8 @@ def signal_call(run_id: RunId, signal: str, value: Any) -> CommandCall:
     name, text = check_text("The signal's name", signal), codec.encode(value)
 
     async def carry_out(asked: Asked, key: str) -> None:
+        from stepfast.kernel.exchange import Delivery
+
         run, host = asked.context.run, asked.context.host
         whole = digest(f"{run_id}:{name}:{text}")
         value = await host.values.keep(run.tenant, run_id, text)
@@ -236,6 +238,8 @@ def cancel_call(run_id: RunId, child: str, reason: str | None) -> CommandCall:
     why = check_optional_text("reason", reason)
 
     async def carry_out(asked: Asked, key: str) -> None:
+        from stepfast.kernel.commands import Cancel, Request
+
         run = asked.context.run
         (answer,) = await asked.context.host.change([Request(run_id, Cancel(), run.tenant, run.actor, why, key)])
         if isinstance(answer, StepfastError):

@@ -6,11 +6,13 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepfast.kernel.durations import Duration, Instant, span_ms
 from stepfast.kernel.errors import Invalid, InvalidDefinition, StepTimeout
-from stepfast.kernel.ports import Clock
+
+if TYPE_CHECKING:
+    from stepfast.kernel.ports import Clock
 
 # How long a body that was cancelled may take to tidy up before it is left behind.
 UNWINDING_S = 1.0

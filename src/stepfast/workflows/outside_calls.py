@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from stepfast.kernel import rules
-from stepfast.kernel.commands import Request
 from stepfast.kernel.decisions import Message, NewRun, OpenWait, Record
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import IllegalMove, Invalid, StepFailed, StepfastError, StepTimeout, WrongCall
@@ -243,6 +242,8 @@ class OutsideWork:
 
     async def _expire(self) -> bool:
         """The time seems to be over: have it judged by the store, where no call back can come between."""
+        from stepfast.kernel.commands import Request
+
         context = self._asked.context
         command = ExpireCall(self._call, context.run.generation)
         (answer,) = await context.host.change([Request(context.run.run_id, command, context.run.tenant)])

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from stepfast.kernel.blobs import IN_THE_DATABASE, Blobs
 from stepfast.kernel.errors import Invalid
-from stepfast.kernel.ports import Store
-from stepfast.stores.blobs.database import DatabaseBlobs
-from stepfast.stores.blobs.folder import FolderBlobs
+
+if TYPE_CHECKING:
+    from stepfast.kernel.ports import Store
 
 FORMS = "`database`, a folder, or file:///folder"
 
 
 def blobs_for(given: str | Path | Blobs, store: Store, clock: Callable[[], int]) -> Blobs:
     """The blob store that is meant; opening it is the caller's."""
+    # Whoever only checks what is meant needs neither.
+    from stepfast.stores.blobs.database import DatabaseBlobs
+    from stepfast.stores.blobs.folder import FolderBlobs
+
     if given == IN_THE_DATABASE:
         return DatabaseBlobs(store)
     if isinstance(given, Path):
