@@ -131,6 +131,25 @@ async def test_a_step_behind_everything_that_was_recorded_is_no_change_for_an_op
     assert (await replay(defined(other_result), ended)).verdict is Verdict.MISMATCH
 
 
+async def test_the_one_step_behind_all_records_is_not_begun_by_a_replay():
+    async def charged(amount: int) -> str:
+        return await charge(amount)
+
+    async def charged_and_audited(amount: int) -> str:
+        receipt = await charge(amount)
+        await audit(receipt)
+        return receipt
+
+    async with engine(workflows=[defined(charged)]) as opened:
+        run = await opened.start("order", 49)
+        await opened.run_until_idle()
+        ended = await record(run)
+    ran = dict(BODIES)
+    fit = await replay(defined(charged_and_audited), ended)
+    assert ran == BODIES
+    assert "tried to use" not in fit.detail
+
+
 @pytest.mark.parametrize("changed", [other_result, other_end])
 async def test_an_ended_run_must_come_to_the_same_end(changed):
     _, ended = await recordings(as_recorded)

@@ -187,8 +187,8 @@ class RunContext(Stay):
         if asked.answer.done():
             self._open.pop(asked.call, None)
             return True
-        asked.answer.on_cancel = asked.call_off
-        asked.operation.begin(asked, None)
+        # By the one door that there is: where only records may answer, nothing is begun there.
+        self._begin(asked, None)
         # While it is under way, and nothing came of it at once, there is nothing to hand out.
         return self.stopped_by is None and (not self.busy or bool(self._results) or bool(self.loop.ready))
 
