@@ -80,6 +80,11 @@ async def harness_on(url: str) -> AsyncIterator[Harness]:
         yield Harness(cast(Store, NamedWorkers(store, names)), set_clock, query)
 
 
+def _given(value: Any) -> list[str]:
+    """The fields that a value is made of; what it makes of these itself follows from them."""
+    return [field.name for field in fields(value) if field.init]
+
+
 class Names:
     """Worker names of the suite and the ids that stand for them."""
 
@@ -101,7 +106,7 @@ class Names:
         if hasattr(value, "_fields"):
             return value._replace(**self._changes(value, value._fields))
         if is_dataclass(value) and not isinstance(value, type):
-            return replace(value, **self._changes(value, [field.name for field in fields(value)]))
+            return replace(value, **self._changes(value, _given(value)))
         return value
 
     def _changes(self, value: Any, names: Iterable[str]) -> dict[str, Any]:
@@ -124,7 +129,7 @@ class Names:
         if isinstance(value, list | tuple):
             return type(value)(self.back(item) for item in value)
         if is_dataclass(value) and not isinstance(value, type):
-            return replace(value, **{field.name: self.back(getattr(value, field.name)) for field in fields(value)})
+            return replace(value, **{name: self.back(getattr(value, name)) for name in _given(value)})
         return value
 
     def _named(self, text: str) -> str:
