@@ -65,19 +65,20 @@ class Earlier:
         self._tenant = tenant
         self._command = command
         self._runs: frozenset[RunId] | None = None
+        self._oldest: RunId | None = None
 
     async def runs(self) -> frozenset[RunId]:
         """All of them, read once."""
         key = None if self._command.dry_run else self._command.key
         if self._runs is None:
             found = await self._store.answered(self._tenant, self._command.command.name, key) if key else ()
-            self._runs = frozenset(found)
+            self._runs, self._oldest = frozenset(found), min(found, default=None)
         return self._runs
 
     async def may_follow(self, before: RunId | None) -> bool:
         """Whether some of them are older than that run, where pages go from the newest to the oldest."""
-        runs = await self.runs()
-        return bool(runs) and (before is None or min(runs) < before)
+        await self.runs()
+        return self._oldest is not None and (before is None or self._oldest < before)
 
 
 def pages_of_runs(store: Store, where: RunFilter, command: Asked) -> Pages:

@@ -312,6 +312,28 @@ async def test_a_family_is_found_among_however_many_runs_there_are(session, is_a
     assert pool.most_pages < MOST_PAGES
 
 
+# Each run was started with a key, and one in ten was then paused by commands for many, each of these for forty runs.
+FILL_KEYS = """
+insert into stepfast.idempotency (tenant, command, key, digest, run_id, at)
+select tenant, 'start', 'key ' || place, 'd', run_id, 0 from stepfast.task
+ union all
+select tenant, 'pause', 'k' || place % 500 || '/' || run_id, 'd', run_id, 0 from stepfast.task where place % 10 = 0;
+"""
+
+
+@pytest.mark.parametrize("tenant", [None, "t0"])
+@pytest.mark.parametrize("is_analyzed", [False, True], ids=["unknown", "analyzed"])
+async def test_the_runs_of_an_earlier_command_are_found_among_however_many_keys_there_are(session, tenant, is_analyzed):
+    await session.connection.execute("update stepfast.task set tenant = 't' || place % 5")
+    await session.connection.execute(FILL_KEYS)
+    if is_analyzed:
+        await session.connection.execute("analyze")
+    pool: Any = CountedPool(session)
+    asked = {"tenant": tenant, "command": "pause", "key": "k10"}
+    assert len(await reading.read(pool, "list_answered", asked, tuple)) == 40
+    assert pool.most_pages < 400
+
+
 async def test_records_are_found_by_their_runs(session):
     held = await session.held()
     await session.connection.fetch(*_flat(save_call([step(run) for run in held], False)))

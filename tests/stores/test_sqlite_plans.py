@@ -10,6 +10,7 @@ from typing import Any
 import apsw
 import pytest
 
+from stepfast.kernel.commands import Pause
 from stepfast.kernel.decisions import Continue
 from stepfast.kernel.exchange import Claim, QueueRoom, Upkeep
 from stepfast.kernel.ids import WorkerId
@@ -219,3 +220,17 @@ async def test_looks_of_an_idle_worker_cost_the_same_however_many_runs_there_are
         await harness.claim(worker="w2", room=500, queue="held")
         spent.append(await effort_of_looks(harness))
     assert spent[1] < 1.1 * spent[0]
+
+
+@pytest.mark.parametrize("tenant", [None, "acme"])
+async def test_the_runs_of_an_earlier_command_are_found_among_however_many_keys_there_are(harness, tenant):
+    run_id = (await harness.start(key="first")).run_id
+    await harness.change(run_id, Pause(), key=f"k/{run_id}")
+    asked = {"tenant": tenant, "command": "pause", "key": "k"}
+    work = partial(reading.read, name="list_answered", bindings=asked, view=tuple)
+    few = await effort_of_a_look(harness, work)
+    started = [harness.new_run(key=f"key {number}") for number in range(2_000)]
+    await harness.store.start(started, None)
+    for run in started[:100]:
+        await harness.change(run.run_id, Pause(), key=f"another/{run.run_id}")
+    assert await effort_of_a_look(harness, work) < 1.5 * few

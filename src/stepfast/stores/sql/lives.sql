@@ -48,9 +48,23 @@ select s.run_id, s.workflow, s.code, s.queue, s.state, s.worker_id,
  order by s.run_id desc;
 
 -- name: list_answered
--- The runs that a command for many was carried out on under a key: that of each is made of it and the run's id.
-select k.run_id
+-- The runs that a command for many was carried out on under a key: that of each is made of it and the run's id, and '0'
+-- comes next after '/'. Tenants are gone through one by one, as all rows, of which each start with a key has one, are many.
+with recursive whose (tenant) as (
+select min(k.tenant)
   from stepfast.idempotency k
- where k.command = :command
+ where k.tenant >= ''
    and (cast(:tenant as text) is null or k.tenant = :tenant)
+ union all
+select (select min(k.tenant) from stepfast.idempotency k where k.tenant > w.tenant)
+  from whose w
+ where w.tenant is not null
+   and (cast(:tenant as text) is null or w.tenant < :tenant)
+)
+select k.run_id
+  from whose w
+  join stepfast.idempotency k on k.tenant = w.tenant
+ where k.command = :command
+   and k.key > cast(:key as text) || '/'
+   and k.key < cast(:key as text) || '0'
    and k.key = cast(:key as text) || '/' || cast(k.run_id as text);
