@@ -105,7 +105,8 @@ async def _lacks(store: Store, registry: Registry, run: RunView, version: int) -
         return f"{what} is registered or known here. Register it, or name the app that has it."
     now = await store.now()
     codes = {code for worker in await store.workers() if worker.is_alive(now) for code in worker.codes}
-    known = codes_of(run.workflow, [*codes, *registry.codes()])
+    own = {workflow.code for workflow in registry.workflows() if workflow.name == run.workflow}
+    known = sorted(own.union(codes_of(run.workflow, codes)))
     # Where nobody has the workflow in any version, those who do may just not be there yet.
     if code_of(run.workflow, version) in codes or not known:
         return None

@@ -68,6 +68,20 @@ async def test_a_registered_template_is_started_by_its_name(database):
         assert await (await app.start("say", word="hi")) == "HI"
 
 
+async def test_what_another_tenant_has_registered_under_a_name_is_not_told(database):
+    async with app_with(database, workflows=[plain]) as app:
+        run = await app.start(plain, "hi", tenant="acme")
+        await run.result(timeout="30s")
+    async with app_with(database, shout) as app:
+        await app.register(template(7, name="plain"), tenant="globex")
+        assert await (await app.start("plain", word="hi", tenant="globex")) == "HI"
+        # As far as acme can know, nobody here has its workflow.
+        await app.get(run.id, tenant="acme").rerun(version=9)
+        said = str(await app.get(run.id, tenant="acme").why())
+        assert "No live worker has plain@9." in said
+        assert "plain@7" not in said
+
+
 async def test_a_start_by_name_is_of_the_newest_version(database):
     async with app_with(database, shout, whisper) as app:
         for content in (template(2, "text.whisper"), template(1)):

@@ -255,6 +255,7 @@ def test_a_run_whose_delay_is_over_stands_in_line():
             [worker(codes=("checkout@2",))],
             "No live worker has checkout@3. There is checkout@2. Start one whose app has it.",
         ),
+        ([worker(codes=("checkout@2#0123456789ab",))], "No live worker has checkout@3. Start one whose app has it."),
         ([worker(queues=("default",))], "No live worker that has checkout@3 serves queue gpu."),
         ([worker()], "It is queued in gpu since 2025-06-15 15:06:40 UTC; 1 worker serves it."),
         ([worker(), worker(worker_id=WorkerId("w2"))], "2 workers serve it."),

@@ -106,8 +106,11 @@ def code_of(name: str, version: int, digest: str | None = None) -> str:
 
 
 def codes_of(name: str, codes: Iterable[str]) -> list[str]:
-    """Those of a workflow among what workers can execute: its versions and contents."""
-    return sorted({code for code in codes if code.rpartition("@")[0] == name})
+    """The versions of a workflow among what workers can execute.
+
+    Those with contents are left out: it may be another tenant that has registered them, under the same name.
+    """
+    return sorted({code for code in codes if code.rpartition("@")[0] == name and "#" not in code[len(name) :]})
 
 
 def check_same(asked: NewDefinition, answer: Registered) -> DefinitionView:
