@@ -6,6 +6,8 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Coroutine
+from contextvars import ContextVar
+from functools import partial, update_wrapper
 from typing import Any
 
 import pytest
@@ -29,6 +31,28 @@ async def test_a_workflow_returns_what_its_code_returns(database):
         run = await app.start(sums, 1, second=2)
         assert await run == 6
         assert (await run.info()).state is RunState.COMPLETED
+
+
+WHOSE = ContextVar("whose", default="nobody's")
+
+
+class Marking(partial[Any]):
+    """As a decorator may be made that does something before the coroutine is there."""
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        WHOSE.set("the first run's")
+        return super().__call__(*args, **options)
+
+
+async def test_what_wraps_an_async_workflow_is_called_inside_its_own_run(database):
+    async def whose() -> str:
+        return WHOSE.get()
+
+    first = workflow(name="first")(update_wrapper(Marking(whose), whose))
+    second = workflow(name="second")(whose)
+    async with app_on(database, [first, second]) as app:
+        assert await (await app.start(first)) == "the first run's"
+        assert await (await app.start(second)) == "nobody's"
 
 
 async def test_a_def_workflow_calls_def_and_async_steps(database):

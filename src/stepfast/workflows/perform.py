@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
+from inspect import CO_COROUTINE
+from types import FunctionType
 from typing import Any
 
 from stepfast.kernel.decisions import CallId, HeldRun, History, Message, NewRun
@@ -177,7 +179,7 @@ class Performance:
 
     def _start_coroutine(self, branch: Branch, call: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         try:
-            code = call()
+            code = call() if _is_plain(self._workflow.function) else _called(call)
         except Exception as error:  # noqa: BLE001 - the function does not take what is stored for it
             self._end_checked(Raised(error))
         else:
@@ -273,6 +275,15 @@ class Performance:
         tell, self._tell = self._tell, None
         assert tell is not None
         tell(ending)
+
+
+def _is_plain(function: Callable[..., Any]) -> bool:
+    """Whether a call does nothing but make the coroutine: what wraps such a function is code of the run, too."""
+    return type(function) is FunctionType and bool(function.__code__.co_flags & CO_COROUTINE)
+
+
+async def _called(call: Callable[[], Awaitable[Any]]) -> Any:
+    return await call()
 
 
 def _in_part(text: str, part: Partial) -> ReturnedInPart:
