@@ -12,9 +12,11 @@ import pytest
 from stepfast import Run, RunFailed, RunState, Stepfast, WorkerSettings, receive, workflow
 from stepfast.engine.clock import SystemClock
 from stepfast.kernel.durations import Instant
+from stepfast.kernel.errors import StoreUnavailable
 from stepfast.kernel.exchange import Claim, Enrolment, QueueRoom, UpkeepReport
 from stepfast.kernel.ids import WorkerId, new_id
 from stepfast.kernel.ports import Store
+from stepfast.kernel.views import WorkerView
 from stepfast.stores.urls import store_for
 from stepfast.worker import worker as worker_module
 from stepfast.worker.lease import Lease
@@ -126,6 +128,22 @@ async def test_a_drain_with_a_long_lease_waits_so_long_and_names_whom_it_leaves(
     told = [record.msg for record in caplog.records if "drain_" in record.getMessage()]
     assert [line.event for line in told] == ["drain_waits", "drain_left_runs"]
     assert all(f"{holder} (lease ended at " in line.fields["workers"] for line in told)
+
+
+async def test_a_drain_with_a_long_lease_and_seldom_upkeep_waits_no_longer(client, store, database, monkeypatch):
+    monkeypatch.setattr(worker_module, "DRAIN_WAIT_MS", 100)
+    await held_by_another(client, store, OVER_AT_ONCE_MS)
+    assert await drain(database, replace(NEVER, upkeep_ms=HOUR_MS)) == 0
+
+
+async def test_a_drain_that_cannot_name_whom_it_waits_for_leaves_all_the_same(client, store, database, monkeypatch):
+    async def away(_: Store) -> list[WorkerView]:
+        raise StoreUnavailable("It does not answer.")
+
+    monkeypatch.setattr(worker_module, "DRAIN_WAIT_MS", 100)
+    await held_by_another(client, store, OVER_AT_ONCE_MS)
+    monkeypatch.setattr(type(store), "workers", away)
+    assert await drain(database, NEVER) == 0
 
 
 async def test_what_comes_while_a_drain_waits_is_executed(client, store, database):

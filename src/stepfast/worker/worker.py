@@ -16,7 +16,7 @@ from stepfast.engine.sweeping import Sweep
 from stepfast.engine.values import Values
 from stepfast.kernel.decisions import NOTHING_YET, HeldRun, History, Joins
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.errors import LeaseLost
+from stepfast.kernel.errors import LeaseLost, StepfastError
 from stepfast.kernel.exchange import Beat, Delivered
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.outside_rules import quiet_claim
@@ -160,13 +160,17 @@ class Worker:
             elif self._clock.now() >= leaves_at:
                 log.warning("drain_left_runs", worker_id=self.worker_id, workers=await self._silent())
                 return
-            await self._clock.sleep(pause_ms)
+            await self._clock.sleep(min(pause_ms, leaves_at - self._clock.now()))
             self._claims.look_anew()
 
     async def _silent(self) -> str:
         """The workers whose lease is over, each with when that was."""
-        now = await self._store.now()
-        silent = [each for each in await self._store.workers() if each.dead_at is None and not each.is_alive(now)]
+        try:
+            now, workers = await self._store.now(), await self._store.workers()
+        except StepfastError as error:
+            # What a line of the log would tell is no reason for a drain to fail.
+            return f"which cannot be told now: {error}"
+        silent = [each for each in workers if each.dead_at is None and not each.is_alive(now)]
         ends = [(each.worker_id, moment(Instant(each.seen_at + each.lease_ms))) for each in silent]
         return ", ".join(f"{worker_id} (lease ended at {at})" for worker_id, at in ends)
 
