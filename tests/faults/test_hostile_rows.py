@@ -207,6 +207,15 @@ async def test_a_run_whose_text_is_none_is_listed_and_can_be_cancelled(sqlite, t
         assert set(answer.changed) == {bad.id, good.id}
 
 
+@pytest.mark.parametrize("tenant", ["x'61ff'", "x'ff61'"], ids=["before the others", "behind the others"])
+async def test_a_run_whose_place_in_line_is_of_no_text_keeps_nobody_else_from_theirs(sqlite, tenant):
+    bad, good = await two_pending(sqlite)
+    await execute(sqlite, on_run(bad, f"tenant = cast({tenant} as text)", table="task"))
+    await the_good_one_completes(sqlite, good)
+    async with app_on(sqlite, [flow], worker=False) as client:
+        assert (await client.get(bad.id).cancel()).state is RunState.CANCELLED
+
+
 async def test_what_a_run_waits_for_may_be_no_text_and_why_says_so(sqlite):
     async with app_on(sqlite, [waiting], worker=False) as client:
         run = await client.start(waiting)

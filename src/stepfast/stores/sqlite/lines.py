@@ -57,10 +57,27 @@ class Tenants:
                     heapq.heappush(heads, (following, code))
 
     def _next(self, code: str, tenant: str) -> str | None:
-        return self._allowed(code, one(self._connection, SQL["next_tenant"], (self._queue, code, tenant)))
+        return self._allowed(code, self._found("next_tenant", code, tenant))
 
     def _at_or_after(self, code: str, tenant: str) -> str | None:
-        return self._allowed(code, one(self._connection, SQL["this_or_next_tenant"], (self._queue, code, tenant)))
+        return self._allowed(code, self._found("this_or_next_tenant", code, tenant))
+
+    def _found(self, name: str, code: str, tenant: str) -> str | None:
+        try:
+            found: str | None = one(self._connection, SQL[name], (self._queue, code, tenant))
+        except UnicodeDecodeError:
+            return self._next_readable(code, tenant)
+        return found
+
+    def _next_readable(self, code: str, tenant: str) -> str | None:
+        """The next tenant whose name is text: who has damaged that of one run must not keep all others from theirs."""
+        reached = tenant.encode()
+        while (raw := one(self._connection, SQL["next_tenant_as_stored"], (self._queue, code, reached))) is not None:
+            try:
+                return str(raw, "utf-8")
+            except UnicodeDecodeError:
+                reached = raw
+        return None
 
     def _allowed(self, code: str, found: str | None) -> str | None:
         """The tenant found, or the next one that may be served: jumps over those between, however many."""

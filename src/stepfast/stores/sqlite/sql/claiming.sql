@@ -96,6 +96,19 @@ select tenant
  order by tenant
  limit 1;
 
+-- name: next_tenant_as_stored
+-- The same as the first, as bytes: somebody may have put such there that are no text.
+select cast(tenant as blob)
+  from task
+ where queue = ?
+   and code = ?
+   and tenant > cast(? as text)
+   and state = 'ready'
+   and hold = 0
+   and crashes = 0
+ order by tenant
+ limit 1;
+
 -- name: tenant_line
 -- A tenant's ready runs for a code after a place in its line, as one value.
 select json_group_array(json_array(place, run_id))
