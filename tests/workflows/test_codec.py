@@ -294,6 +294,8 @@ REFUSALS: list[tuple[Any, Any, str]] = [
     (Parcel, Parcel(b"", weight=math.nan), "at .weight is nan (float)"),
     (Parcel, Parcel(b"", note=[math.inf]), "at .note[0] is inf (float)"),
     (Decimal, Decimal("NaN"), "it is Decimal('NaN') (Decimal), which JSON has no form for"),
+    (Decimal, Decimal("sNaN"), "it is Decimal('sNaN') (Decimal), which JSON has no form for"),
+    (list[Decimal | float], [Decimal("1E+400"), math.nan], "at [1] is nan (float)"),
     (Any, ["\ud800"], r"at [0] is '\ud800' (str), which holds a lone surrogate"),
     (Any, {"\udfff": 1}, "(the key) is"),
     (Place, Place("a\ud800"), "at .name is"),

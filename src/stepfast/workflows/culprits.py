@@ -91,7 +91,7 @@ def locate(value: object, is_meant: Callable[[object], bool]) -> Culprit | None:
 
 def unwritable(value: object) -> tuple[str, str] | None:
     """What has no form in JSON under any hint."""
-    if isinstance(value, (float, Decimal)) and not math.isfinite(value):
+    if is_infinite_or_nan(value):
         return "JSON has no form for", "Use None or a string instead"
     if isinstance(value, str) and not value.isascii() and re.search("[\ud800-\udfff]", value):
         return "holds a lone surrogate that UTF-8 has no form for", "Clean the text, or use bytes instead"
@@ -100,6 +100,13 @@ def unwritable(value: object) -> tuple[str, str] | None:
     if hasattr(type(value), "get_secret_value"):
         return "pydantic masks, so that it would come back as asterisks", "Use a reference to the secret instead"
     return None
+
+
+def is_infinite_or_nan(value: object) -> bool:
+    # As a float a large Decimal would be infinite, and a signalling NaN raises.
+    if isinstance(value, Decimal):
+        return not value.is_finite()
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 def foreign(value: object) -> tuple[str, str] | None:
