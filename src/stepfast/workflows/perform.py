@@ -167,11 +167,11 @@ class Performance:
         self._context.wind_down(reason)
 
     def _start(self) -> None:
-        # Arguments are decoded here, so that a stored input that no longer fits fails this run and nothing else.
+        # An input was checked when it was stored: if it does not fit, the code is another, as with a record.
         try:
             arguments = self._workflow.arguments.decode(self._context.run.input)
         except StepfastError as error:
-            self._end(Raised(error))
+            self._end(Stopped(NonDeterminism(f"The stored input does not fit the code: {error}")))
             return
         call = partial(self._workflow.arguments.apply, self._workflow.function, arguments)
         start = self._start_coroutine if self._workflow.is_async else self._start_thread

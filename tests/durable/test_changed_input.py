@@ -1,0 +1,60 @@
+"""A run whose stored input does not fit the code keeps all it has, and waits for code that fits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stepfast import RunState, receive, step, workflow
+from stepfast.testing import engine
+from tests.support.apps import Bodies
+
+BODIES = Bodies()
+
+
+@step
+async def charge(cents: int) -> str:
+    BODIES.ran("charge")
+    return f"receipt over {cents}"
+
+
+@workflow(name="order")
+async def order(cents: int) -> str:
+    receipt = await charge(cents)
+    return f"{receipt}, {await receive('paid', str)}"
+
+
+@workflow(name="order")
+async def order_of_another_type(cents: str) -> str:
+    return await charge(int(cents))
+
+
+@workflow(name="order")
+async def order_with_more(cents: int, customer: str) -> str:
+    return await charge(cents)
+
+
+@workflow(name="order")
+def order_by_another_name(price: int) -> str:
+    return charge.sync(price)
+
+
+CHANGED = [order_of_another_type, order_with_more, order_by_another_name]
+
+
+@pytest.mark.parametrize("changed", CHANGED, ids=["type", "more", "name"])
+async def test_it_waits_for_code_that_fits_and_goes_on_with_it(database, changed: Any):
+    BODIES.clear()
+    async with engine(database=database, workflows=[order]) as opened:
+        run = await opened.start(order, 4_900)
+        await opened.run_until_idle()
+        await opened.signal(run, "paid", "in full")
+    async with engine(database=database, workflows=[changed]) as opened:
+        await opened.run_until_idle()
+        waiting = opened.app.get(run.id)
+        assert (await waiting.info()).state is RunState.WAITING
+        assert "waits for code of order@1 that fits: The stored input does not fit" in str(await waiting.why())
+    async with engine(database=database, workflows=[order]) as opened:
+        assert await opened.result(opened.app.get(run.id)) == "receipt over 4900, in full"
+    assert BODIES == {"charge": 1}
