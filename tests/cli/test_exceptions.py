@@ -162,6 +162,11 @@ async def test_a_resolved_failure_leaves_the_queue_and_the_dead_letters(failed, 
     assert [letter["run_id"] for letter in letters["items"]] == [failed[1].id]
 
 
+async def test_a_failure_that_is_resolved_again_with_its_key_is_resolved_once_and_says_the_same(failed, office):
+    first, again = [await office("exceptions", "resolve", failed[0].id, "--key", "resolve-1") for _ in range(2)]
+    assert (first.code, again.code, again.out) == (0, 0, first.out)
+
+
 async def test_a_review_is_not_resolved_by_hand(waiting, office):
     done = await office("exceptions", "resolve", waiting.id)
     assert (done.code, "stepfast reviews decide" in done.err) == (4, True)

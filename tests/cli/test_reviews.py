@@ -166,6 +166,17 @@ async def test_a_review_is_decided_once(ask, office):
     assert (codes, (await run.result(timeout="30s"))[0]) == ([0, 4], "continue")
 
 
+async def test_an_answer_that_is_sent_again_with_its_key_counts_once_and_says_the_same(ask, office):
+    run = await ask()
+    first, again, other = [
+        await office("reviews", "decide", run.id, verdict, "--key", "answer-1")
+        for verdict in ("continue", "continue", "reject")
+    ]
+    assert (first.code, again.code, again.out) == (0, 0, first.out)
+    assert (other.code, "E-IDEM-001" in other.err) == (4, True)
+    assert (await run.result(timeout="30s"))[0] == "continue"
+
+
 async def test_what_is_missing_to_a_quorum_is_told(ask, office):
     run = await ask(quorum=2)
     first = await office("reviews", "decide", run.id, "continue", "--actor", "ann")

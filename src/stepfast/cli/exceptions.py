@@ -100,7 +100,7 @@ def assign(
         said = {"reason": reason, "key": key, "actor": asked_by}
         return await app.exceptions.assign(item_id, name, tenant=client.tenant, **said)
 
-    _change(client, item, work, "is assigned to nobody" if name is None else f"is assigned to {name}")
+    _change(client, item, key, work, "is assigned to nobody" if name is None else f"is assigned to {name}")
 
 
 @click.command()
@@ -115,7 +115,7 @@ def comment(client: Client, key: str | None, asked_by: str | None, item: str, te
     async def work(app: Stepfast, item_id: str) -> Changed:
         return await app.exceptions.comment(item_id, text, tenant=client.tenant, key=key, actor=asked_by)
 
-    _change(client, item, work, "has your comment")
+    _change(client, item, key, work, "has your comment")
 
 
 @click.command()
@@ -131,7 +131,7 @@ def resolve(client: Client, reason: str | None, key: str | None, asked_by: str |
         said = {"reason": reason, "key": key, "actor": asked_by}
         return await app.exceptions.resolve(item_id, tenant=client.tenant, **said)
 
-    _change(client, item, work, "is resolved")
+    _change(client, item, key, work, "is resolved")
 
 
 @click.command()
@@ -188,9 +188,11 @@ def item_object(view: ItemView) -> dict[str, Any]:
     return {"id": view.id, **object_of(view), "review_id": view.review_id, "dead_letter": view.dead_letter}
 
 
-def _change(client: Client, name: str, work: Callable[[Stepfast, str], Awaitable[Changed]], done: str) -> None:
+def _change(
+    client: Client, name: str, key: str | None, work: Callable[[Stepfast, str], Awaitable[Changed]], done: str
+) -> None:
     async def find_and_work(app: Stepfast) -> tuple[str, Changed]:
-        item_id = await item_named(client, app, name)
+        item_id = await item_named(client, app, name, key)
         return item_id, await work(app, item_id)
 
     item_id, changed = client.perform(find_and_work)

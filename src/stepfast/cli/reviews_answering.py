@@ -51,7 +51,7 @@ def decide(client: Client, review: str, verdict: str, value: str | None, asked_b
     corrected = None if value is None else json_of(value, "The value")
 
     async def work(app: Stepfast) -> Review:
-        review_id = await review_named(client, app, review)
+        review_id = await review_named(client, app, review, given["key"])
         await app.reviews.decide(review_id, verdict, corrected, tenant=client.tenant, actor=asked_by, **given)
         return await app.reviews.get(review_id, tenant=client.tenant)
 
