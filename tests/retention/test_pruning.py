@@ -153,6 +153,23 @@ async def test_a_run_that_was_opened_again_counts_from_its_new_end(opened):
     assert (await prune(opened)).runs == 1
 
 
+@pytest.mark.parametrize("ways", [("cancel", "signal"), ("signal", "cancel"), ("signal", "signal")])
+async def test_a_run_that_has_ended_twice_goes_once_with_those_that_ended_meanwhile(opened, monkeypatch, ways):
+    monkeypatch.setattr(pruning, "PAGE", 1)
+    run = opened.app.get(await ended(opened, listen))
+    for number, way in enumerate(ways):
+        if number:
+            await run.rerun()
+        await (run.cancel() if way == "cancel" else run.signal("word", "done"))
+        await opened.run_until_idle()
+        await ended(opened)
+        opened.clock.advance("1m")
+    for dry_run in (True, False):
+        report = await prune(opened, older_than="1m", dry_run=dry_run)
+        assert [(count.workflow, count.runs) for count in report.counts] == [("listen", 1), ("say", 2)]
+    assert await left(opened) == set()
+
+
 async def test_what_is_asked_for_never_shortens_what_a_policy_promises(opened):
     await opened.app.retention.set("90d", workflow="say")
     kept, loose = await ended(opened, say), await ended(opened, shout)

@@ -227,10 +227,8 @@ class Look:
     async def _roots(self, tenant: str, state: str, upto: int, reached: Reached) -> AsyncIterator[KeptRun]:
         after = reached.get((tenant, state), -1)
         while (page_end := await self._store.ended_reach(tenant, state, after, upto, PAGE)) is not None:
-            seen = set[RunId]()
             for root in await self._store.ended_roots(tenant, state, after, page_end):
-                if self.scope.workflow in (None, root.workflow) and root.run_id not in seen:
-                    seen.add(root.run_id)
+                if self.scope.workflow in (None, root.workflow):
                     yield root
             after = reached[tenant, state] = page_end
 

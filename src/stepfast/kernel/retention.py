@@ -256,7 +256,10 @@ class RetentionRows(Protocol):
         ...
 
     async def ended_roots(self, tenant: str, state: str, after: int, upto: int) -> list[KeptRun]:
-        """The runs that no other has started, or none that is still there, with ends between two moments."""
+        """The runs that no other has started, or none that is still there, whose newest end is between two moments.
+
+        Each run is one of one state and moment, however often it has ended.
+        """
         ...
 
     async def kept_children(self, parent_id: RunId, after: tuple[int, str], limit: int) -> list[KeptRun]:

@@ -58,7 +58,7 @@ class RetentionReads:
         return None if reached is None else int(reached)
 
     async def ended_roots(self, tenant: str, state: str, after: int, upto: int) -> list[KeptRun]:
-        """The runs that nobody has started who is still there, with ends between two moments."""
+        """The runs that nobody has started who is still there, whose newest end is between two moments."""
         given = {"tenant": tenant, "state": state, "after": after, "upto": upto}
         return await self._ask("ended_roots", given, kept_run)
 

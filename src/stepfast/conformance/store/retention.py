@@ -11,7 +11,7 @@ from stepfast.conformance.store.acts import HOUR_MS, NOON, decide, end, fail, jo
 from stepfast.conformance.store.harness import Harness
 from stepfast.conformance.store.suite import StoreSuite, cases, on_fresh_stores
 from stepfast.kernel.blobs import BlobFilter, BlobKey
-from stepfast.kernel.commands import Discard, Rerun
+from stepfast.kernel.commands import Cancel, Discard, Rerun
 from stepfast.kernel.decisions import HeldRun
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.events import EventType
@@ -174,6 +174,14 @@ class RetentionSuite(StoreSuite):
         assert (root.run_id, root.workflow, root.has_children, root.ended_at) == (parent.run_id, "order", True, NOON)
         assert await roots(harness, upto=NOON - 1) == []
         assert await roots(harness, tenant="blue") == []
+
+    async def test_a_run_that_has_ended_twice_is_found_by_its_newest_end_alone(self, harness: Harness) -> None:
+        run = await done(harness)
+        await open_again(harness, run)
+        assert [root.run_id for root in await roots(harness)] == [run.run_id]
+        await harness.change(run.run_id, Cancel())
+        found = [await roots(harness, state=state) for state in ("completed", "cancelled")]
+        assert [[root.run_id for root in some] for some in found] == [[], [run.run_id]]
 
     async def test_children_come_page_by_page(self, harness: Harness) -> None:
         parent, children = await family(harness)

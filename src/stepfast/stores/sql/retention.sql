@@ -33,7 +33,7 @@ select max(page.ended_at)
   ) page;
 
 -- name: ended_roots
--- Runs with an end between two moments that are nobody's children, or of nobody who is still there.
+-- Runs whose newest end is between two moments that are nobody's children, or of nobody who is still there.
 select k.run_id, k.tenant, k.workflow, k.parent_wait, k.ended_at, k.last_seq, k.has_children, k.is_sealed, k.held
   from stepfast.outcome o
   join stepfast.run_keeping k on k.run_id = o.run_id
@@ -41,6 +41,7 @@ select k.run_id, k.tenant, k.workflow, k.parent_wait, k.ended_at, k.last_seq, k.
    and o.state = :state
    and o.ended_at > :after
    and o.ended_at <= :upto
+   and not exists (select 1 from stepfast.outcome n where n.run_id = o.run_id and n.generation > o.generation)
    and not exists (select 1 from stepfast.run p where p.run_id = k.parent_id)
  order by o.ended_at, k.run_id;
 
