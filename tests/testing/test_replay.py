@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from stepfast import RunFailed, current_run, emit, race, receive, sleep, step, workflow
+from stepfast import Invalid, RunFailed, current_run, emit, race, receive, sleep, step, workflow
 from stepfast import durable as durably
 from stepfast.testing import Verdict, engine, record, replay
 from tests.support.apps import Bodies
@@ -232,3 +232,19 @@ async def test_a_race_of_a_def_workflow_that_was_won_at_once_is_replayed():
         await opened.result(run)
         recording = await record(run)
     assert (await replay(flow, recording)).verdict is Verdict.FITS
+
+
+@pytest.mark.parametrize("given", [{}, [], {"run": {}, "records": []}, {"run": None, "records": []}])
+async def test_what_is_no_recording_is_refused_as_such(given):
+    with pytest.raises(Invalid, match="no recording"):
+        await replay(defined(as_recorded), given)
+
+
+async def test_a_recording_that_lost_a_field_of_a_record_is_refused_as_such():
+    async with engine(workflows=[defined(as_recorded)]) as opened:
+        run = await opened.start("order", 7)
+        await opened.run_until_idle()
+        recording = await record(run)
+    del recording["records"][0]["input"]
+    with pytest.raises(Invalid, match=r"no recording \(KeyError: 'input'\)"):
+        await replay(defined(as_recorded), recording)

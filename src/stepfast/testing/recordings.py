@@ -8,6 +8,7 @@ from stepfast.base import definition_of
 from stepfast.checks import held_from
 from stepfast.kernel.decisions import CallId, History, Record
 from stepfast.kernel.durations import Instant
+from stepfast.kernel.errors import Invalid
 from stepfast.kernel.ids import parse_run_id
 from stepfast.kernel.states import GOOD_ENDS, RunState, StepState
 from stepfast.kernel.views import RunView, StepView
@@ -37,14 +38,24 @@ async def replay(workflow: AnyWorkflow, recording: Recording) -> Fit:
     Nothing is written and no step's body runs. A run that had ended must come to the same end.
     """
     definition = definition_of(workflow)
-    view = RunView(**recording["run"])
+    view, records, base_seq = _read(recording)
     if (view.workflow, view.version) != (definition.name, definition.version):
         code = f"{view.workflow}@{view.version}"
         return Fit(Verdict.UNKNOWN_CODE, None, f"The recording is of {code}, which {definition.code} is not.")
-    kept = [item["seq"] for item in recording["records"] if item["generation"] < view.generation]
-    run = held_from(view._replace(run_id=parse_run_id(view.run_id)), max(kept, default=0))
-    found = await fit(definition, run, History([_record_of(item) for item in recording["records"]], [], []))
+    found = await fit(definition, held_from(view, base_seq), History(records, [], []))
     return _compared(found, view) if found.verdict is Verdict.FITS else found
+
+
+def _read(recording: Recording) -> tuple[RunView, list[Record], int]:
+    """The run, its records, and up to which of them they are of earlier generations."""
+    try:
+        view, items = RunView(**recording["run"]), recording["records"]
+        kept = [item["seq"] for item in items if item["generation"] < view.generation]
+        records = [_record_of(item) for item in items]
+        return view._replace(run_id=parse_run_id(view.run_id)), records, max(kept, default=0)
+    except (KeyError, TypeError, ValueError) as error:
+        problem = f"{type(error).__name__}: {error}"
+        raise Invalid(f"This is no recording ({problem}). Give what `await record(run)` has made, whole.") from error
 
 
 def _compared(found: Fit, view: RunView) -> Fit:
