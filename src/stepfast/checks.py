@@ -54,8 +54,9 @@ class ChangedContent(NamedTuple):
 class CheckReport(NamedTuple):
     """What the check found: open runs by verdict, the first that do not simply fit, and unsafe calls.
 
-    `breaking` counts the runs that would wait for other code. Runs of workflows of which this app has no version, and
-    of templates of whose executors it has none, belong to another app, and do not count.
+    `breaking` counts the runs that would wait for other code, or whose large values cannot be read. Runs of workflows
+    of which this app has no version, and of templates of whose executors it has none, belong to another app, and do not
+    count.
     """
 
     verdicts: Mapping[Verdict, int]
@@ -143,7 +144,7 @@ async def _fit_of(view: RunView, run: HeldRun, history: History, registry: Regis
     try:
         history = await fill(values, run, history)
     except BlobDamaged as error:
-        return Fit(Verdict.MISMATCH, None, str(error))
+        return Fit(Verdict.UNREADABLE, None, str(error))
     return await fit(workflow, run, history)
 
 

@@ -105,6 +105,28 @@ async def test_of_calls_side_by_side_the_one_that_does_not_fit_is_named(database
     assert "2/charge#1" in checked.fit.detail
 
 
+@step
+async def render(pages: int) -> str:
+    return "a page of text" * pages
+
+
+async def with_report(pages: int) -> str:
+    await render(pages)
+    return await receive("word", str)
+
+
+async def test_a_run_whose_large_value_is_elsewhere_is_not_taken_for_one_that_the_code_does_not_fit(database, tmp_path):
+    code = order(with_report)
+    async with Stepfast(database, workflows=[code], worker=False, blobs=tmp_path / "blobs") as app:
+        run = await app.start("order", 10_000)
+        await run.execute()
+        assert (await app.check()).verdicts == {Verdict.FITS: 1}
+    async with app_on(database, [code], worker=False) as app:
+        report = await app.check()
+    assert (report.verdicts, report.is_safe) == ({Verdict.UNREADABLE: 1}, False)
+    assert "STEPFAST_BLOBS" in report.runs[0].fit.detail
+
+
 async def test_runs_of_another_app_break_nothing_here(database):
     @workflow
     async def elsewhere() -> None:

@@ -19,6 +19,7 @@ ADVICE = {
     Verdict.MISMATCH: "keep the recorded calls, or give the changed workflow a new version",
     Verdict.UNKNOWN_CODE: "keep this version in the code until its runs have ended",
     Verdict.NOT_COMPILED: "keep the executors that it uses until its runs have ended",
+    Verdict.UNREADABLE: "check where STEPFAST_BLOBS leads; the code was not tried",
 }
 
 
@@ -29,7 +30,8 @@ def check(client: Client) -> None:
 
     Run it with the new code against the database in use, before a deploy. It writes nothing and runs no step. All
     tenants' runs are looked at unless --tenant names one. The exit code is 1 when a run would have to wait for other
-    code, or a graph or template of the app has other content than is registered under its version.
+    code, a large value of one cannot be read, or a graph or template of the app has other content than is registered
+    under its version.
     """
 
     async def read(app: Stepfast) -> CheckReport:

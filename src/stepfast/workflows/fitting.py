@@ -31,6 +31,8 @@ class Verdict(StrEnum):
     """There is no such workflow and version here."""
     NOT_COMPILED = "not_compiled"
     """The workflow is registered, and something that it needs is not here, or no longer fits it."""
+    UNREADABLE = "unreadable"
+    """A large value of the run is not in the blob store, or is damaged there: nobody can tell what the code does."""
 
 
 class Fit(NamedTuple):
