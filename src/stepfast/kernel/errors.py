@@ -12,7 +12,7 @@ class StepfastError(Exception):
 
 
 class NotFound(StepfastError):
-    """A run that does not exist, or not for this tenant."""
+    """A run, or something else that was named, that does not exist, or not for this tenant."""
 
     code = "E-RUN-001"
 
