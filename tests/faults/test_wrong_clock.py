@@ -153,6 +153,7 @@ async def test_the_broken_twin_whose_line_takes_what_is_not_due_begins_early(dat
     text = claiming.SQL["promote_due"]
     assert due in text
     monkeypatch.setitem(claiming.SQL, "promote_due", text.replace(due, "due_at <= :now + 1e15"))
+    monkeypatch.setattr(claiming, "look", lambda connection, request: None)
     await rewrite(database, "promote", ("d.due_at <= moment", "d.due_at <= moment + 1e15"))
     await rewrite(database, "pick_all", ("next_due_at(q_name[i]) <= moment", "next_due_at(q_name[i]) <= moment + 1e15"))
     (begun_after_ms,) = await starts_after_ms(database)
