@@ -171,6 +171,26 @@ def test_a_rerun_without_a_step_keeps_nothing():
     assert len(change.reopen.superseded) == 2
 
 
+class Compared(CallId):
+    """A call that counts how often it is compared with others."""
+
+    times = 0
+    __hash__ = CallId.__hash__
+
+    def __eq__(self, other):
+        Compared.times += 1
+        return tuple.__eq__(self, other)
+
+
+def test_a_rerun_looks_each_call_up_instead_of_through_all():
+    """The rest of a run of 10,000 steps took seconds in the middle of a transaction, and the server hung up."""
+    Compared.times = 0
+    steps = [StepMark(seq, Compared("", "charge", seq), StepState.COMPLETED) for seq in range(1, 2_001)]
+    change = judged(locked(RunState.COMPLETED, steps=steps), asked(Rerun(from_step="1001")), NOW)
+    assert len(change.reopen.superseded) == 1_000
+    assert Compared.times < 10 * len(steps)
+
+
 def test_a_rerun_from_the_first_step_is_refused_and_names_the_whole_rerun():
     with pytest.raises(NothingBefore, match="runs rerun") as refused:
         judged(locked(RunState.COMPLETED, steps=[mark(1, "a"), mark(2, "b")]), asked(Rerun(from_step="a")), NOW)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Set as AbstractSet
 from typing import Any, assert_never
 
 from stepfast.kernel.commands import Change, LockedRun, Request, telling
@@ -83,7 +83,7 @@ def resolve(run: LockedRun, item: LockedItem, request: Request, now: Instant) ->
 DISCARDED = "discarded"
 
 
-def steps_resolved(run: LockedRun, calls: Collection[CallId], request: Request, now: Instant) -> tuple[Event, ...]:
+def steps_resolved(run: LockedRun, calls: AbstractSet[CallId], request: Request, now: Instant) -> tuple[Event, ...]:
     """The items of failures that a run has borne are resolved when their steps are done again, or given up on."""
     borne = [mark for mark in run.steps if mark.kind == BORNE and mark.call in calls]
     items = [LockedItem(step_cause(mark.seq), ItemKind.FAILED, mark.call.address, None) for mark in borne]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple, assert_never
 
 from stepfast.kernel.commands import Change, LockedRun, Reopen, Request, Rerun, RetryRun, Rollback, Skip, StepCommand
@@ -249,7 +250,7 @@ def _in_order(run: LockedRun, calls: set[CallId]) -> list[CallId]:
     return [call for call in dict.fromkeys(mark.call for mark in run.steps) if call in calls]
 
 
-def _superseding(run: LockedRun, calls: Collection[CallId]) -> dict[str, object]:
+def _superseding(run: LockedRun, calls: AbstractSet[CallId]) -> dict[str, object]:
     """What is told of the calls that count no more: how many, and which, unless that is all."""
     every = {mark.call: None for mark in run.steps}
     is_all = len(calls) == len(every)
@@ -278,14 +279,14 @@ def _reopened(
             f"Run {run.run_id} is {run.state} and has been counted by its parent {run.joins and run.joins.parent_id}, "
             f"which still waits for others. Retry or rerun the parent when it has ended."
         )
-    calls = tuple(dict.fromkeys(superseded))
+    calls = dict.fromkeys(superseded).keys()
     told = data | {"version": life.version} | _superseding(run, calls)
     letter = (letter_resolved(run, request, "replayed", now),) if run.has_letter else ()
     seen_to = (*letter, *steps_resolved(run, calls, request, now))
     return Change(
         RunState.PENDING,
         (*seen_to, command_event(event_type, request, now, told)),
-        reopen=Reopen(life.version, life.code, run.input, request.command.name, calls, life.definition),
+        reopen=Reopen(life.version, life.code, run.input, request.command.name, tuple(calls), life.definition),
         resolution="replayed" if run.has_letter else None,
     )
 
