@@ -16,7 +16,7 @@ from stepfast.kernel.texts import MAX_NOTE, check_optional_text, check_text
 from stepfast.log import Log
 from stepfast.parts import Parts
 from stepfast.tokens import Secret, ShownCallback, shown_callback
-from stepfast.workflows.codec import ValueCodec
+from stepfast.workflows.given import text_given
 from stepfast.workflows.progress import progress_data
 
 log = Log("callbacks")
@@ -38,7 +38,7 @@ class Callbacks:
         shown = shown_callback(token)
         # A traceback with the variables of its frames must not hold it.
         del token
-        text = ValueCodec(Any if value is None else type(value), "The value of a call back").encode(value)
+        text = text_given(value, "The value of a call back")
         return await self._call_back(shown, CallbackAct.COMPLETE, f'{{"value":{text}}}', tenant, actor)
 
     async def fail(

@@ -33,7 +33,7 @@ from stepfast.log import Log
 from stepfast.parts import Parts
 from stepfast.shapes import misfit_of
 from stepfast.tokens import Secret, new_token, shown_token
-from stepfast.workflows.codec import ValueCodec
+from stepfast.workflows.given import text_given
 
 log = Log("reviews")
 
@@ -380,7 +380,7 @@ class Spoken(NamedTuple):
         owner = Owner(check_optional_text("to", to), check_optional_text("to_role", to_role))
         text, misfit = None, None
         if said == Verdict.CORRECT:
-            text = ValueCodec(Any if value is None else type(value), "The corrected value").encode(value)
+            text = text_given(value, "The corrected value")
         elif value is not None:
             misfit = f"the verdict {said!r} takes none; only {Verdict.CORRECT.value!r} does."
         note = None if note is None else check_text("note", note, MAX_NOTE)

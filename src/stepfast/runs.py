@@ -48,8 +48,9 @@ from stepfast.missing import no_run, run_of
 from stepfast.noting import annotate_command, of_run
 from stepfast.why import why_of
 from stepfast.workflows import failures
-from stepfast.workflows.codec import ValueCodec, digest
+from stepfast.workflows.codec import digest
 from stepfast.workflows.deterministic import refuse_in_workflow
+from stepfast.workflows.given import text_given
 from stepfast.workflows.registry import Registry
 from stepfast.workflows.wait_calls import SIGNAL
 
@@ -237,8 +238,7 @@ class Run(Generic[T]):
     ) -> None:
         """Send something to the run; it is on disk when this returns, and kept until the run's code takes it."""
         check_text("The signal's name", name)
-        codec = ValueCodec(Any if value is None else type(value), f"The value of signal {name!r}")
-        text = codec.encode(value)
+        text = text_given(value, f"The value of signal {name!r}")
         delivery = Delivery(
             run_id=self._run_id,
             tenant=self._tenant,
@@ -328,8 +328,8 @@ class Run(Generic[T]):
 
         A step is named by its id; one of many items by the address or number of its record.
         """
-        codec = ValueCodec(Any if output is None else type(output), f"The output of step {step!r}")
-        return await self._change(asked(skip_command(step, await self._kept(codec.encode(output))), key, reason, actor))
+        text = text_given(output, f"The output of step {step!r}")
+        return await self._change(asked(skip_command(step, await self._kept(text)), key, reason, actor))
 
     async def rollback(
         self,

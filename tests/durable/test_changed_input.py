@@ -54,7 +54,10 @@ async def test_it_waits_for_code_that_fits_and_goes_on_with_it(database, changed
         await opened.run_until_idle()
         waiting = opened.app.get(run.id)
         assert (await waiting.info()).state is RunState.WAITING
-        assert "waits for code of order@1 that fits: The stored input does not fit" in str(await waiting.why())
+        why = str(await waiting.why())
+        assert "waits for code of order@1 that fits: The stored input does not fit" in why
+        assert "rollback" not in why
+        assert "let a parameter keep its name and type" in why
     async with engine(database=database, workflows=[order]) as opened:
         assert await opened.result(opened.app.get(run.id)) == "receipt over 4900, in full"
     assert BODIES == {"charge": 1}

@@ -148,6 +148,10 @@ def check_all_claimed(replay: Replay) -> None:
         )
 
 
+INPUT_MISFIT = "The stored input does not fit the code"
+"""How the reason begins where the code cannot even be called with what its run was started with."""
+
+
 def way_back(run_id: RunId) -> str:
     """The way out of records that no code fits."""
     return (

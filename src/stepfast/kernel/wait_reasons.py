@@ -13,7 +13,7 @@ from stepfast.kernel.events import EventType
 from stepfast.kernel.exchange import Look
 from stepfast.kernel.generations import ChildView
 from stepfast.kernel.outside import CALLBACK, Asking
-from stepfast.kernel.replay import way_back
+from stepfast.kernel.replay import INPUT_MISFIT, way_back
 from stepfast.kernel.reviews import ANYBODY, ReviewId
 from stepfast.kernel.rules import HAND_BACK_WAIT_ID
 from stepfast.kernel.seen import Reason, Seen, fields_of, lacking, moment
@@ -201,10 +201,11 @@ def _code_wait(wait: OpenWait, seen: Seen) -> tuple[str, str]:
     reason = fields_of(told.data).get("reason") if told is not None and told.type == EventType.WAITING else None
     lacks = f"It waits for code of {wait.name} that fits: {reason}"
     text = lacks if reason else f"Its records do not fit the code of {wait.name}."
+    moves = "A worker with other code that announces itself moves it."
+    if str(reason).startswith(INPUT_MISFIT):
+        return text, f"{moves} Only code can mend it: let a parameter keep its name and type, or have a default."
     # Code that did other steps in place of recorded ones has left records that the earlier code does not fit either.
-    return text, (
-        f"A worker with other code that announces itself moves it. If no code fits any more, {way_back(run_id)}."
-    )
+    return text, f"{moves} If no code fits any more, {way_back(run_id)}."
 
 
 def _is_ahead(wait: OpenWait, now: Instant) -> bool:

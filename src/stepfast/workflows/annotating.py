@@ -13,8 +13,8 @@ from stepfast.kernel.errors import Invalid, Unstorable, WrongCall
 from stepfast.kernel.texts import check_optional_text, check_text
 from stepfast.workflows.bodies import current_step
 from stepfast.workflows.branches import thread_branch
-from stepfast.workflows.codec import ValueCodec
 from stepfast.workflows.culprits import find
+from stepfast.workflows.given import text_given
 from stepfast.workflows.loop import RunLoop
 from stepfast.workflows.once_calls import WrittenCall
 from stepfast.workflows.waiting import ask
@@ -75,7 +75,7 @@ def checked_name(name: str) -> str:
 def value_text(name: str, value: Any) -> str:
     """A value as JSON, refused with the path to what cannot be stored."""
     what = f"The value of annotation {name!r}"
-    text = ValueCodec(Any if value is None else type(value), what).encode(value)
+    text = text_given(value, what)
     if len(text) > MAX_VALUE:
         size = f"as JSON it has {len(text):,} characters, and the limit is {MAX_VALUE:,}"
         raise Unstorable(f"{what} cannot be stored: {size}. Keep it with `storage.artifact`, and note its name.")

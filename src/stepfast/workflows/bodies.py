@@ -144,6 +144,9 @@ class StepBody:
         self._key = _key_function(key)
         self.is_keyed = key is not None
 
+    def __repr__(self) -> str:
+        return f"<step {self.name} of {self.function.__module__}.{self.function.__qualname__}>"
+
     def invoke(
         self, arguments: dict[str, Any], info: StepInfo, threads: BodyThreads, begun: Callable[[], None] | None = None
     ) -> Coroutine[Any, Any, Any]:

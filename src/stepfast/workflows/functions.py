@@ -111,6 +111,9 @@ class AsyncWorkflow(Generic[P, T]):
         self.workflow = workflow
         functools.update_wrapper(cast(Callable[..., Any], self), workflow.function)
 
+    def __repr__(self) -> str:
+        return repr(self.workflow)
+
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         loop = events._get_running_loop()
         if isinstance(loop, RunLoop):
@@ -150,6 +153,9 @@ class SyncWorkflow(Generic[P, T]):
     def __init__(self, workflow: Workflow) -> None:
         self.workflow = workflow
         functools.update_wrapper(cast(Callable[..., Any], self), workflow.function)
+
+    def __repr__(self) -> str:
+        return repr(self.workflow)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         refuse_blocking_in_async(self.workflow.name)

@@ -20,7 +20,8 @@ from stepfast.workflows import failures
 from stepfast.workflows.branches import thread_branch
 from stepfast.workflows.calls import Asked
 from stepfast.workflows.child_calls import ChildKind, ChildrenCall, Ended, child_id, code_of, new_child
-from stepfast.workflows.codec import ValueCodec, digest
+from stepfast.workflows.codec import digest
+from stepfast.workflows.given import text_given
 from stepfast.workflows.joins import ONE
 from stepfast.workflows.loop import RunLoop
 from stepfast.workflows.once_calls import OnceCall
@@ -215,8 +216,7 @@ class CommandCall(OnceCall):
 
 def signal_call(run_id: RunId, signal: str, value: Any) -> CommandCall:
     """Sends a signal to a child."""
-    codec = ValueCodec(Any if value is None else type(value), f"The value of signal {signal!r}")
-    name, text = check_text("The signal's name", signal), codec.encode(value)
+    name, text = check_text("The signal's name", signal), text_given(value, f"The value of signal {signal!r}")
 
     async def carry_out(asked: Asked, key: str) -> None:
         from stepfast.kernel.exchange import Delivery

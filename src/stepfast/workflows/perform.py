@@ -14,6 +14,7 @@ from typing import Any
 from stepfast.kernel.decisions import CallId, HeldRun, History, Message, NewRun
 from stepfast.kernel.errors import NonDeterminism, StepFailed, StepfastError
 from stepfast.kernel.outside import Asking
+from stepfast.kernel.replay import INPUT_MISFIT
 from stepfast.kernel.states import WaitKind
 from stepfast.workflows import failures
 from stepfast.workflows.bodies import ContinueAs, Later, Partial
@@ -171,7 +172,7 @@ class Performance:
         try:
             arguments = self._workflow.arguments.decode(self._context.run.input)
         except StepfastError as error:
-            self._end(Stopped(NonDeterminism(f"The stored input does not fit the code: {error}")))
+            self._end(Stopped(NonDeterminism(f"{INPUT_MISFIT}: {error}")))
             return
         call = partial(self._workflow.arguments.apply, self._workflow.function, arguments)
         start = self._start_coroutine if self._workflow.is_async else self._start_thread

@@ -38,6 +38,9 @@ class AsyncStep(Generic[P, T]):
         self.body = body
         functools.update_wrapper(cast(Callable[..., Any], self), body.function)
 
+    def __repr__(self) -> str:
+        return repr(self.body)
+
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         loop = events._get_running_loop()
         if isinstance(loop, RunLoop):
@@ -71,6 +74,9 @@ class SyncStep(Generic[P, T]):
     def __init__(self, body: StepBody) -> None:
         self.body = body
         functools.update_wrapper(cast(Callable[..., Any], self), body.function)
+
+    def __repr__(self) -> str:
+        return repr(self.body)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         refuse_blocking_in_async(self.body.name)

@@ -36,6 +36,7 @@ from stepfast.workflows.bodies import Guarding, StepInfo, StorageHost, current_s
 from stepfast.workflows.codec import ValueCodec
 from stepfast.workflows.content import Content, content_of
 from stepfast.workflows.deterministic import refuse_in_workflow
+from stepfast.workflows.given import text_given
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -151,7 +152,7 @@ async def save(name: str, value: Any, media_type: str | None = None) -> None:
         content, known_type = given.content, given.media_type
     else:
         form, known_type = Form.JSON, JSON_TYPE
-        content = ValueCodec(Any if value is None else type(value), what).encode(value).encode()
+        content = text_given(value, what).encode()
         check_size(what, len(content))
     await _keep(name, ArtifactKind.VALUE, form, media_type, known_type, content)
 

@@ -12,7 +12,7 @@ from stepfast.kernel.events import EventType
 from stepfast.kernel.texts import check_text
 from stepfast.workflows.bodies import current_step
 from stepfast.workflows.branches import thread_branch
-from stepfast.workflows.codec import ValueCodec
+from stepfast.workflows.given import text_given
 from stepfast.workflows.loop import RunLoop, current_branch_of
 from stepfast.workflows.once_calls import WrittenCall
 from stepfast.workflows.progress import progress_data
@@ -47,8 +47,7 @@ def emit_call(event: str, data: Any) -> EmitCall:
         raise Invalid(
             f"The event's type is {event!r}, which the engine uses itself. Choose another, like 'order.{event}'."
         )
-    codec = ValueCodec(Any if data is None else type(data), f"The data of event {event!r}")
-    text = codec.encode(data)
+    text = text_given(data, f"The data of event {event!r}")
     if len(text) > MAX_EVENT_DATA:
         size = f"as JSON it has {len(text):,} characters, and the limit is {MAX_EVENT_DATA:,}"
         raise Unstorable(f"The data of event {event!r} cannot be stored: {size}. Emit the address of it instead.")

@@ -14,8 +14,9 @@ Bindings = Row | dict[str, Any]
 
 
 def statements(file: str) -> dict[str, str]:
-    """The statements of one of this store's files."""
-    return load_statements("stepfast.stores.sqlite", f"sql/{file}.sql")
+    """The statements of one of this store's files; one may hold others of them, by their names in braces."""
+    found = load_statements("stepfast.stores.sqlite", f"sql/{file}.sql")
+    return {name: text.format_map(found) for name, text in found.items()}
 
 
 def fetch(connection: apsw.Connection, text: str, bindings: Bindings = ()) -> list[Row]:

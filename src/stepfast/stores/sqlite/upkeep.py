@@ -74,7 +74,7 @@ def keep(connection: apsw.Connection, worker_id: WorkerId) -> Sight | None:
 def _sight(found: str, kept: bool) -> Sight:
     silent_at, now, definitions, has_left = json.loads(found)
     is_silent = silent_at is not None and silent_at < now
-    return Sight(silent_at, definitions or 0, is_silent or bool(has_left), kept)
+    return Sight(silent_at, definitions, is_silent or bool(has_left), kept)
 
 
 def upkeep(connection: apsw.Connection, request: Upkeep) -> UpkeepReport:

@@ -49,24 +49,13 @@ update worker
 
 -- name: look
 -- What a pass would find: when the first lease is over, the moment, the newest definition, and whether there is anything
--- to do for others than those whose lease is over. All of it as one value, so that it can be the answer to `keep_alone`.
+-- to do for others than those whose lease is over. All of it as one value, so that it can be the answer to `keep_alone`;
+-- the statements in braces are those of a pass.
 select json_array(
-           (select min(seen_at + lease_ms) from worker where dead_at is null),
+           ({silent_at}),
            now_ms(),
-           (select max(number) from definition),
-           exists (
-               with recursive holder (worker_id) as (
-                   select min(worker_id) from task where state = 'leased'
-                   union all
-                   select (select min(t.worker_id) from task t where t.state = 'leased' and t.worker_id > holder.worker_id)
-                     from holder
-                    where holder.worker_id is not null
-               )
-               select 1
-                 from holder
-                where holder.worker_id is not null
-                  and not exists (select 1 from worker w where w.worker_id = holder.worker_id and w.dead_at is null)
-           )
+           ({newest_definition}),
+           exists ({dead_holders})
            or exists (
                select 1
                  from task
