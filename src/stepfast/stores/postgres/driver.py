@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from types import SimpleNamespace
 from typing import Any, Protocol, cast
 
 import asyncpg
@@ -51,6 +52,29 @@ class Connection(Protocol):
     def add_termination_listener(self, callback: Callable[..., None]) -> None: ...
 
 
+async def _introspect_types(self: Any, oids: Iterable[int], timeout: float | None) -> tuple[Any, Any]:
+    """What types are, as the driver asks before it first reads or writes one; an array of numbers is one too.
+
+    A session that was just made plans that question for longer than it takes to do a run, and the answer for types that
+    come with PostgreSQL is the same in every database: one answer is kept for each set of them.
+    """
+    asked = frozenset(oids)
+    if asked in _KNOWN_TYPES:
+        # The driver looks whether the question took the place of the statement without a name that it has prepared.
+        return _KNOWN_TYPES[asked], _NOT_ASKED
+    types, statement = await asyncpg.Connection._introspect_types(self, asked, timeout)
+    if max(asked) < FIRST_OWN_OID:
+        _KNOWN_TYPES[asked] = types
+    return types, statement
+
+
+FIRST_OWN_OID = 10_000
+"""Types below it have the same number and the same form in every PostgreSQL."""
+_KNOWN_TYPES: dict[frozenset[int], Any] = {}
+_NOT_ASKED = SimpleNamespace(name="nothing was asked")
+_Connection = type("Connection", (asyncpg.Connection,), {"_introspect_types": _introspect_types})
+
+
 async def connect(url: str, timeout: float, is_own: bool, is_cold: bool) -> Connection:
     """A new connection; when its session is not our own it leaves no setting and no statement behind."""
     settings = (_OWN_SESSION | _PLANNED_ANEW if is_cold else _OWN_SESSION) if is_own else _ANY_SESSION
@@ -59,6 +83,7 @@ async def connect(url: str, timeout: float, is_own: bool, is_cold: bool) -> Conn
         timeout=timeout,
         statement_cache_size=CACHED_STATEMENTS if is_own else 0,
         server_settings=settings,
+        connection_class=_Connection,
     )
     return cast(Connection, connection)
 
