@@ -106,6 +106,7 @@ EVENTS = {
     "definition_not_compiled": LogEvent("warning", "A registered workflow cannot be executed here: what is missing."),
     "definitions_not_read": LogEvent("warning", "What is newly registered could not be read; it is tried again."),
     "worker_not_enrolled": LogEvent("warning", "The worker could not announce itself again; it tries further."),
+    "worker_outgrown": LogEvent("info", "A worker holds more memory than it was allowed, and leaves."),
     "worker_returned": LogEvent("info", "A worker that was buried goes on under a new id."),
     "worker_started": LogEvent("info", "A worker begins to claim: what it serves, and where."),
     "worker_stopped": LogEvent("info", "A worker has handed back what it held and left."),

@@ -176,6 +176,7 @@ async def test_max_runs_ends_a_worker_after_so_many_runs(client, database):
 
 async def test_a_worker_above_its_memory_leaves(tmp_path):
     with worker(f"sqlite:///{tmp_path}/app.db", "--max-memory", "1MB") as process:
+        await process.says("worker_outgrown")
         assert await process.ends() == 0
 
 

@@ -19,7 +19,10 @@ from tests.support.workflows import say
 
 FULL = """
 create or replace function stepfast.refuse() returns trigger language plpgsql as $$
-begin raise exception using errcode = '53100', message = 'could not extend file: No space left on device'; end $$;
+begin
+    raise exception using
+        errcode = '53100', message = 'could not extend file: No space left on device', hint = 'Check free disk space.';
+end $$;
 """
 WRITTEN = ("run", "task", "step", "event", "outcome", "worker")
 
@@ -94,6 +97,7 @@ async def test_a_start_is_refused_with_a_code_and_nothing_is_stored(database, re
         assert raised.value.code in ("E-STORE-001", "E-STORE-003")
         # It has answered: whoever reads this must not look for a server that is down.
         assert "did not answer" not in str(raised.value)
+        assert "\n" not in str(raised.value)
         assert await app.runs() == []
         await app.start(say, "kept", key="once")
         assert len(await app.runs()) == 1

@@ -8,13 +8,18 @@ import resource
 import sys
 from pathlib import Path
 
+from stepfast.log import Log
+
+log = Log("cli")
+
 LOOK_EVERY_S = 1.0
 
 
 async def outgrown(limit_bytes: int) -> None:
-    """Return when the process has grown beyond the limit."""
-    while resident_bytes() <= limit_bytes:  # noqa: ASYNC110 - the system tells nobody by itself
+    """Return when the process has grown beyond the limit, and say so."""
+    while (held := resident_bytes()) <= limit_bytes:  # noqa: ASYNC110 - the system tells nobody by itself
         await asyncio.sleep(LOOK_EVERY_S)
+    log.info("worker_outgrown", bytes=held, limit_bytes=limit_bytes)
 
 
 def resident_bytes() -> int:

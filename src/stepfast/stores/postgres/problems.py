@@ -113,4 +113,5 @@ def breaks_the_connection(problem: BaseException) -> bool:
 
 
 def _said(problem: BaseException) -> str:
-    return str(problem) or type(problem).__name__
+    """What the server or the network says, without the lines of advice behind it: a message has its own."""
+    return str(problem).partition("\n")[0] or type(problem).__name__
