@@ -12,6 +12,8 @@ from bench.processes import run_child, run_loop
 from bench.workflows import STEPS, step_seconds, ten_steps
 from stepfast import Stepfast, WorkerSettings
 from stepfast.cli.collecting import collect_seldom
+from stepfast.engine.committer import Answered, Committer
+from stepfast.kernel.decisions import Decision, HeldRun
 
 RUNS = 200
 # A round is over in a sixth of a second, in which a shared machine may do anything; peers take 30 times as long.
@@ -31,15 +33,36 @@ async def work(url: str) -> None:
         await round_of_runs(app)
         # As `stepfast worker` does: a full collection takes 25 to 50 ms, and all runs wait for it.
         collect_seldom()
+        time_commits()
         step_seconds.clear()
         seconds = [await round_of_runs(app) for _ in range(ROUNDS)]
         emit(
             {
                 "steps_per_s": ROUNDS * RUNS * STEPS / sum(seconds),
-                **latencies("step_commit", step_seconds),
+                **latencies("step", step_seconds),
+                **latencies("commit", commit_seconds),
                 "steps_rss_mb": rss_mb(),
             }
         )
+
+
+commit_seconds: list[float] = []
+
+
+def time_commits() -> None:
+    """From now on the time is taken from when a step is handed to the committer to when it is answered as saved."""
+    save = Committer.save
+
+    def timed(self: Committer, run: HeldRun, decision: Decision, answered: Answered) -> None:
+        handed_over = time.perf_counter()
+
+        def answered_now(error: BaseException | None) -> None:
+            commit_seconds.append(time.perf_counter() - handed_over)
+            answered(error)
+
+        save(self, run, decision, answered_now if decision.records else answered)
+
+    setattr(Committer, "save", timed)  # noqa: B010
 
 
 async def round_of_runs(app: Stepfast) -> float:
