@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,9 @@ import apsw
 from stepfast.kernel.errors import RowsRefused, StepfastError, StoreUnavailable, StoreUnusable
 
 REFUSED = (apsw.ConstraintError, apsw.TooBigError, apsw.MismatchError, UnicodeEncodeError, OverflowError)
+
+# What SQLite asks for at once for the index of its log, before it has read or written anything.
+SHM_BYTES = 32_768
 
 _LOCKED = "is locked by another program. Find it with `fuser {path}` and end it, or try again later."
 _STATES: tuple[tuple[type[Exception], type[StepfastError], str], ...] = (
@@ -51,5 +55,15 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def _explain(path: Path, problem: Exception) -> StepfastError:
-    error, state = next((error, state) for kind, error, state in _STATES if isinstance(problem, kind))
+    # Where a file beside the database cannot grow, SQLite knows only that the system did not do what it was asked.
+    is_full = isinstance(problem, apsw.IOError | apsw.CantOpenError) and _has_no_room(path.parent)
+    looked_for = apsw.FullError() if is_full else problem
+    error, state = next((error, state) for kind, error, state in _STATES if isinstance(looked_for, kind))
     return error(f"The store {path} {state.format(path=path)} ({problem})")
+
+
+def _has_no_room(folder: Path) -> bool:
+    try:
+        return shutil.disk_usage(folder).free < SHM_BYTES
+    except OSError:
+        return False

@@ -1,0 +1,36 @@
+"""What SQLite complains about is told by what is wrong, also where SQLite itself does not know."""
+
+from __future__ import annotations
+
+import shutil
+from types import SimpleNamespace
+
+import apsw
+import pytest
+
+from stepfast.kernel.errors import StoreUnusable
+from stepfast.stores.sqlite.problems import SHM_BYTES, explained
+
+VAGUE = {"io": apsw.IOError("disk I/O error"), "opening": apsw.CantOpenError("unable to open database file")}
+
+
+def told(path, problem) -> str:
+    with pytest.raises(StoreUnusable) as raised, explained(path):
+        raise problem
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("problem", VAGUE.values(), ids=VAGUE)
+def test_a_full_disk_is_named_where_sqlite_knows_only_that_something_failed(monkeypatch, tmp_path, problem):
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=SHM_BYTES - 1))
+    assert "cannot grow: the disk is full. Nothing was written; free some space" in told(tmp_path / "app.db", problem)
+
+
+@pytest.mark.parametrize("problem", VAGUE.values(), ids=VAGUE)
+def test_a_disk_with_room_is_not_blamed(monkeypatch, tmp_path, problem):
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=SHM_BYTES))
+    assert "full" not in told(tmp_path / "app.db", problem)
+
+
+def test_a_folder_that_is_gone_is_told_as_before(tmp_path):
+    assert "cannot be read or written by the system" in told(tmp_path / "gone" / "app.db", VAGUE["io"])
