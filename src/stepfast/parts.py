@@ -345,6 +345,8 @@ class Parts:
         if decision.release is not None and (due_at := _due_at(decision.release, self._clock)) is not None:
             for worker in self._workers:
                 worker.due(run.queue, due_at)
+        elif isinstance(decision.release, Continue):
+            self._announce(run.queue)
         if self._listeners:
             self._listeners.tell_decision(run, decision)
 

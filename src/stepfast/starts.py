@@ -9,7 +9,7 @@ from stepfast.kernel.decisions import NewRun
 from stepfast.kernel.durations import Duration, span_ms
 from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.kernel.ids import RunId
-from stepfast.kernel.numbers import check_whole
+from stepfast.kernel.numbers import check_priority
 from stepfast.kernel.texts import check_optional_text, check_text, check_texts, shown
 from stepfast.workflows.codec import ValueCodec, digest
 from stepfast.workflows.functions import AnyWorkflow, Workflow
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from stepfast.runs import Run
     from stepfast.workflows.templates.loading import Template
 
-MAX_PRIORITY = 1_000_000
 PAGE_RUNS = 1_000
 PAGE_BYTES = 4 * 1024 * 1024
 METADATA = ValueCodec(Any, "The metadata")
@@ -102,7 +101,7 @@ def new_run(
         kind="workflow",
         queue=check_text("queue", definition.queue if options.queue is None else options.queue),
         code=definition.code,
-        priority=_priority(definition.priority if options.priority is None else options.priority),
+        priority=check_priority("priority", definition.priority if options.priority is None else options.priority),
         input=text,
         digest=digest(f"{definition.name}:{text}"),
         key=check_optional_text("key", options.key),
@@ -116,10 +115,6 @@ def new_run(
         metadata=_metadata_text(options.metadata),
         definition=definition.digest,
     )
-
-
-def _priority(given: int) -> int:
-    return check_whole("priority", given, -MAX_PRIORITY, MAX_PRIORITY)
 
 
 async def pages(asked: Iterable[Awaitable[NewRun | StepfastError]]) -> AsyncIterator[list[NewRun | StepfastError]]:

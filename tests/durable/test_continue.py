@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from stepfast import RunFailed, continue_as, receive, step, workflow
-from tests.support.apps import Bodies, app_on
+from tests.support.apps import QUICK, Bodies, app_on
 
 
 @pytest.mark.parametrize("kind", ["async", "def"])
@@ -40,6 +42,18 @@ async def test_a_run_goes_on_as_its_next_generation_with_no_records(database, ki
     assert bodies["count"] == 4
     assert view.generation == 4
     assert [record.superseded_by for record in records] == [2, 3, 4, None]
+
+
+async def test_the_next_generation_begins_without_waiting_for_the_next_poll(database):
+    @workflow
+    async def flow(left: int) -> str:
+        if left:
+            continue_as(left - 1)
+        return "done"
+
+    seldom = replace(QUICK, poll_ms=3_600_000, upkeep_ms=3_600_000, lease_ms=10**10)
+    async with app_on(database, [flow], seldom) as app:
+        assert await (await app.start(flow, 5)).result(timeout="60s") == "done"
 
 
 async def test_signals_that_nobody_took_go_along(database):

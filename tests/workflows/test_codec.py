@@ -125,6 +125,10 @@ class Parcel:
     facts: dict[Any, Any] | None = None
 
 
+class Tally(BaseModel):
+    counts: dict[str, int]
+
+
 @dataclasses.dataclass(frozen=True)
 class Place:
     name: str
@@ -298,6 +302,9 @@ REFUSALS: list[tuple[Any, Any, str]] = [
     (list[Decimal | float], [Decimal("1E+400"), math.nan], "at [1] is nan (float)"),
     (Any, ["\ud800"], r"at [0] is '\ud800' (str), which holds a lone surrogate"),
     (Any, {"\udfff": 1}, "(the key) is"),
+    (dict[str, int], {"\ud800": 1}, "(the key) is"),
+    (Mapping[str, int], {"a\ud800": 1}, "(the key) is"),
+    (Tally, Tally(counts={"a\ud800": 1}), "at .counts['a\\ud800'] (the key) is"),
     (Place, Place("a\ud800"), "at .name is"),
     (Any, [10**5000], "at [0] is a number of 16610 bits (int), which has more than 4300 digits"),
     (int, 10**5000, "which has more than 4300 digits"),

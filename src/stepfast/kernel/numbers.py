@@ -7,6 +7,7 @@ from stepfast.kernel.texts import shown
 
 # What every store and driver can hold.
 MAX_NUMBER = 2**53 - 1
+MAX_PRIORITY = 1_000_000
 
 
 def written(text: str) -> int | None:
@@ -21,6 +22,11 @@ def check_whole(what: str, number: object, lowest: int, highest: int = MAX_NUMBE
     if isinstance(number, bool) or not isinstance(number, int) or not lowest <= number <= highest:
         raise Invalid(f"{what} is {shown(number)}; use a whole number between {lowest:,} and {highest:,}.")
     return number
+
+
+def check_priority(what: str, priority: object) -> int:
+    """Refuse what no line is ordered by."""
+    return check_whole(what, priority, -MAX_PRIORITY, MAX_PRIORITY)
 
 
 def check_share(what: str, share: object) -> float:

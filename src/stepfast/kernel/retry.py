@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepfast.kernel.durations import Duration, span_ms
-from stepfast.kernel.errors import Invalid
+from stepfast.kernel.errors import Invalid, InvalidDefinition
 from stepfast.kernel.numbers import check_whole
 from stepfast.kernel.texts import shown
 
@@ -68,6 +68,13 @@ class Retry:
         except OverflowError:
             return cap
         return int(min(grown, cap))
+
+
+def check_retry(owner: str, retry: object) -> Retry | None:
+    """Refuse a policy that is none where it is written, not when the first failure asks for it."""
+    if retry is None or isinstance(retry, Retry):
+        return retry
+    raise InvalidDefinition(f"The retry of {owner} is {shown(retry)}; use Retry(attempts=...), or leave it out.")
 
 
 def _check_between(what: str, number: object, lowest: int, highest: int) -> None:

@@ -148,6 +148,9 @@ class WorkerSettings:
             yield f"queue_concurrency is {self.queue_concurrency!r}; each must be at least 1."
         if self.tenants == ():
             yield "tenants is empty; name at least one, or leave it out to serve all."
+        given: object = self.retry
+        if not isinstance(given, Retry):
+            yield f"retry is {shown(given)}; use Retry(attempts=...)."
         if self.max_runs is not None and self.max_runs < 1:
             yield f"max_runs is {self.max_runs!r}; it must be at least 1."
 

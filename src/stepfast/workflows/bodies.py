@@ -7,15 +7,16 @@ import contextvars
 import functools
 import inspect
 import json
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 from stepfast.kernel.asset_ports import AssetRows, Assets, Contents
 from stepfast.kernel.decisions import CallId, HeldRun
 from stepfast.kernel.durations import Duration, Instant, span_ms
-from stepfast.kernel.errors import StepFailed
+from stepfast.kernel.errors import InvalidDefinition, StepFailed
 from stepfast.kernel.events import Event
-from stepfast.kernel.retry import Retry
+from stepfast.kernel.retry import Retry, check_retry
+from stepfast.kernel.texts import shown
 from stepfast.workflows.codec import ArgumentsCodec, ValueCodec
 from stepfast.workflows.limits import UNLIMITED, BodyThreads, Limits
 
@@ -133,7 +134,7 @@ class StepBody:
     ) -> None:
         self.function = function
         self.name = name
-        self.retry = retry
+        self.retry = check_retry(f"step {name!r}", retry)
         self.queue = queue
         self.limits = limits
         self.is_async = inspect.iscoroutinefunction(function)
@@ -141,7 +142,7 @@ class StepBody:
         self.result = ValueCodec.for_result(function, f"the result of step {name!r}")
         self.polls: dict[str, StepBody] = {}
         """The steps by which its outside work is asked after, as far as this process has heard of them."""
-        self._key = _key_function(key)
+        self._key = _key_function(name, key, self.arguments)
         self.is_keyed = key is not None
 
     def __repr__(self) -> str:
@@ -154,6 +155,7 @@ class StepBody:
 
         `begun` is called when it really begins.
         """
+        self.result.prepare()
         current_step.set(info)
         if not self.is_async:
             tell = begun and functools.partial(asyncio.get_running_loop().call_soon_threadsafe, begun)
@@ -190,12 +192,15 @@ class StepBody:
         return self.counted_input(arguments, self.arguments.encode(arguments))
 
 
-def _key_function(key: Key | None) -> Callable[[dict[str, Any]], object] | None:
+def _key_function(step: str, key: Key | None, parameters: ArgumentsCodec) -> Callable[[dict[str, Any]], object] | None:
     if key is None:
         return None
     if callable(key):
         return lambda arguments: key(**arguments)
-    names = [key] if isinstance(key, str) else list(key)
+    given: Any = key
+    names = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else []
+    if not names or not all(isinstance(name, str) and parameters.knows(name) for name in names):
+        raise InvalidDefinition(f"The key of step {step!r} is {shown(key)}; name parameters of it, or give a function.")
     return lambda arguments: [str(arguments[name]) for name in names]
 
 

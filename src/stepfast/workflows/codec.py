@@ -131,7 +131,8 @@ class HintedForm(NativeForm):
         # These words may also stand in an honest string.
         if "NaN" in text or "Infinity" in text:
             self.check_readable(value, text)
-        if "**********" in text and (culprit := find(value, unwritable)):
+        # So may asterisks for a secret, and what pydantic writes for a lone surrogate in a key.
+        if ("**********" in text or "\ufffd" in text) and (culprit := find(value, unwritable)):
             raise Unstorable(culprit.told(self.subject))
         return text
 
@@ -357,6 +358,10 @@ class Codec:
     @functools.cached_property
     def _form(self) -> NativeForm:
         return self._compile()
+
+    def prepare(self) -> None:
+        """Refuse a hint that nothing could be stored by before anything is done for a value of it."""
+        self._form  # noqa: B018 - compiled once
 
     def encode(self, value: Any) -> str:
         text = self._form.write(value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import json
 import re
 import traceback
@@ -14,6 +13,7 @@ from typing import Any
 from stepfast.kernel.decisions import CallId
 from stepfast.kernel.errors import Invalid, StepFailed, StepfastError
 from stepfast.kernel.texts import clean, guarded
+from stepfast.workflows.class_names import find_class, name_of
 from stepfast.workflows.culprits import is_native
 
 MAX_MESSAGE = 8_000
@@ -132,7 +132,7 @@ def revive_group(failure: Failure) -> BaseException | None:
 
 
 def revive_own(failure: Failure) -> BaseException | None:
-    cls = load(failure.type) if failure.restorable and failure.args else None
+    cls = find_class(failure.type) if failure.restorable and failure.args else None
     if cls is None or not issubclass(cls, Exception):
         return None
     error = cls(*json.loads(failure.args or "[]"))
@@ -140,15 +140,6 @@ def revive_own(failure: Failure) -> BaseException | None:
         return None
     vars(error).update(json.loads(failure.state or "{}"))
     return error
-
-
-def load(type_name: str) -> type | None:
-    """The class of that name, imported if need be; a class inside a function has none that can be found."""
-    module, _, name = type_name.partition(":")
-    found: object = importlib.import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found if isinstance(found, type) else None
 
 
 class Description:
@@ -191,7 +182,7 @@ class Description:
 def type_name(error: BaseException) -> str:
     # Not isinstance, which asks the error itself.
     known = getattr(error, "type_name", "") if issubclass(type(error), StepFailed) else ""
-    return clean(known or f"{type(error).__module__}:{type(error).__qualname__}")
+    return clean(known or name_of(type(error)))
 
 
 def message_of(error: BaseException) -> str:
@@ -201,6 +192,10 @@ def message_of(error: BaseException) -> str:
 def traceback_of(error: BaseException) -> str:
     if isinstance(error, StepFailed) and error.traceback:
         return shortened(error.traceback, MAX_TRACEBACK)
+    recorded = next((note for note in map(str, getattr(error, "__notes__", ())) if note.startswith(RECORDED)), None)
+    if recorded and error.__traceback__ is None:
+        # It came along as the cause of another, and was raised by nobody here.
+        return shortened(recorded.removeprefix(RECORDED), MAX_TRACEBACK)
     return shortened("".join(traceback.format_exception(error, chain=False)), MAX_TRACEBACK)
 
 
@@ -237,7 +232,7 @@ def restorable_args(error: BaseException) -> str | None:
     # What ends a process or cancels a task must not do so again whenever a record is read.
     if not issubclass(cls, Exception) or issubclass(cls, (BaseExceptionGroup, StepFailed)):
         return None
-    if load(f"{cls.__module__}:{cls.__qualname__}") is not cls:
+    if find_class(name_of(cls)) is not cls:
         return None
     # Errors of Stepfast keep their class even if they were made from more than JSON has.
     candidates = [making_args(error), [str(error)]] if issubclass(cls, StepfastError) else [making_args(error)]

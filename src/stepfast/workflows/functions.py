@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, ca
 from stepfast.kernel.definitions import code_of
 from stepfast.kernel.durations import Duration
 from stepfast.kernel.errors import InvalidDefinition, WrongCall
-from stepfast.kernel.retry import Retry
+from stepfast.kernel.numbers import check_priority
+from stepfast.kernel.retry import Retry, check_retry
 from stepfast.kernel.texts import check_text, shown
 from stepfast.workflows.bodies import StepBody, current_step
 from stepfast.workflows.branches import ask_blocking, thread_branch
@@ -66,9 +67,9 @@ class Workflow:
         self.name = name
         self.version = version
         self.queue = DEFAULT_QUEUE if queue is None else check_text("The queue of a workflow", queue)
-        self.priority = priority
+        self.priority = check_priority(f"The priority of workflow {name!r}", priority)
         self.timeout_ms = timeout_ms
-        self.retry = retry
+        self.retry = check_retry(f"workflow {name!r}", retry)
         self.is_async = inspect.iscoroutinefunction(function)
         self.arguments = ArgumentsCodec(function, f"workflow {name!r}")
         self.result = ValueCodec.for_result(function, f"the result of workflow {name!r}")
@@ -336,7 +337,7 @@ MAX_VERSION = 2**31 - 1
 
 
 def _check_version(name: str, version: object) -> int:
-    if not isinstance(version, int) or not 1 <= version <= MAX_VERSION:
+    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= MAX_VERSION:
         raise InvalidDefinition(f"Workflow {name!r} has version {shown(version)}: use a whole number from 1 on.")
     return version
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from stepfast.kernel.errors import InvalidDefinition
 from stepfast.workflows.bodies import StepBody
-
-SCRIPT = "__main__"
+from stepfast.workflows.class_names import SCRIPT
 
 
 def refuse_namesake(known: StepBody, other: StepBody) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 from stepfast.kernel.durations import Duration
 from stepfast.kernel.errors import InvalidDefinition
-from stepfast.kernel.retry import Retry
+from stepfast.kernel.retry import Retry, check_retry
 from stepfast.workflows.bodies import Key
 from stepfast.workflows.executors.executor import Executor, describe_step, two_of_one_name
 from stepfast.workflows.executors.health import HealthCheck
@@ -37,7 +37,7 @@ class Domain:
 
     def __init__(self, name: str, *, retry: Retry | None = None, home: Home | None = None) -> None:
         self.name = check_name("Domain", name, Domain)
-        self.retry = retry
+        self.retry = check_retry(f"domain {name!r}", retry)
         self._home = home
         self._executors: dict[str, Executor] = {}
 

@@ -10,7 +10,7 @@ from types import MethodType
 from typing import Any
 
 from stepfast.kernel.errors import Invalid, InvalidDefinition
-from stepfast.kernel.retry import Retry
+from stepfast.kernel.retry import Retry, check_retry
 from stepfast.kernel.texts import check_text, shown
 from stepfast.workflows.bodies import StepBody
 from stepfast.workflows.codec import ValueCodec, form_of, hints_of
@@ -89,7 +89,7 @@ class Executor:
         origin: str | None,
     ) -> Executor:
         body = self.body
-        retry = retry if body.retry is None else None
+        retry = check_retry(f"executor {name or body.name!r}", retry) if body.retry is None else None
         name = body.name if name is None else name
         if name == body.name and (description, health, retry, origin) == (None, None, None, None):
             return self

@@ -1,0 +1,98 @@
+"""What could never work is refused where it is written, or before anything is done for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stepfast import Retry, RunFailed, WorkerSettings, step, workflow
+from stepfast.kernel.errors import Invalid, InvalidDefinition
+from stepfast.testing import engine
+from tests.support.apps import Bodies
+
+BODIES = Bodies()
+NO_POLICIES: list[Any] = [3, "no", True, Retry, {"attempts": 3}]
+
+
+async def charge(cents: int) -> int:
+    return cents
+
+
+@pytest.mark.parametrize("given", NO_POLICIES, ids=repr)
+def test_a_retry_that_is_no_policy_is_refused_at_the_step(given):
+    with pytest.raises(InvalidDefinition, match=r"The retry of step 'charge' is .*; use Retry\(attempts=\.\.\.\)"):
+        step(retry=given)(charge)
+
+
+@pytest.mark.parametrize("given", NO_POLICIES, ids=repr)
+def test_a_retry_that_is_no_policy_is_refused_at_the_workflow(given):
+    with pytest.raises(InvalidDefinition, match=r"The retry of workflow 'charge' is .*; use Retry\(attempts=\.\.\.\)"):
+        workflow(retry=given)(charge)
+
+
+def test_a_retry_that_is_no_policy_is_refused_for_a_worker():
+    given: Any = 3
+    with pytest.raises(Invalid, match="retry is 3; use Retry"):
+        WorkerSettings(retry=given)
+
+
+@pytest.mark.parametrize("given", ["high", 2**70, True, 1.5], ids=repr)
+def test_a_priority_that_no_line_is_ordered_by_is_refused_at_the_workflow(given):
+    with pytest.raises(Invalid, match="The priority of workflow 'charge' is"):
+        workflow(priority=given)(charge)
+
+
+def test_a_version_that_is_no_number_is_refused():
+    with pytest.raises(InvalidDefinition, match="has version True"):
+        workflow(version=True)(charge)
+
+
+@pytest.mark.parametrize("given", [5, [], "nobody", ["cents", "nobody"], [1]], ids=repr)
+def test_a_key_that_names_no_parameters_is_refused(given):
+    with pytest.raises(InvalidDefinition, match=r"The key of step 'charge' is .*; name parameters of it"):
+        step(key=given)(charge)
+
+
+def test_a_function_that_tells_no_parameters_is_refused():
+    hidden: Any = type("Hidden", (), {"__call__": None, "__signature__": 5, "__name__": "hidden"})()
+    with pytest.raises(InvalidDefinition):
+        step(hidden)
+    with pytest.raises(InvalidDefinition, match="does not tell its parameters: wrap it in a `def`"):
+        step(int)
+
+
+class Unknown:
+    """A class that nothing is known of."""
+
+
+@step(retry=Retry(attempts=1))
+async def pay() -> Unknown:
+    BODIES.ran("pay")
+    return Unknown()
+
+
+@step(retry=Retry(attempts=1))
+def pay_in_a_thread() -> Unknown:
+    BODIES.ran("pay")
+    return Unknown()
+
+
+@workflow
+async def order() -> None:
+    await pay()
+
+
+@workflow
+def order_in_a_thread() -> None:
+    pay_in_a_thread()
+
+
+@pytest.mark.parametrize("flow", [order, order_in_a_thread], ids=["async", "def"])
+async def test_a_body_whose_result_could_never_be_stored_does_not_run(database, flow: Any):
+    BODIES.clear()
+    async with engine(database=database, workflows=[flow]) as opened:
+        with pytest.raises(RunFailed, match="cannot be stored by its hint") as raised:
+            await opened.result(await opened.start(flow))
+        assert getattr(raised.value.__cause__, "code", None) == "E-VAL-002"
+    assert not BODIES
