@@ -378,8 +378,10 @@ def _fail_or_try_again(
     run: HeldRun, retry: Retry | None, performance: Performance, error: BaseException, now: Instant
 ) -> Decision:
     """The code raised: its workflow's policy may give the run another try, without what failed or was cut off."""
-    attempt, unheard = run.tries + 1, performance.unheard_failures()
-    ended_by = [*failures.marked_calls(error), *unheard]
+    attempt, marked = run.tries + 1, failures.marked_calls(error)
+    # The first is told as where it failed; of those that failed beside it nothing else is kept.
+    unheard = [*marked[1:], *performance.unheard_failures()]
+    ended_by = [*marked[:1], *unheard]
     handlers = performance.handlers_of(ended_by)
     failed = _failed(error, unheard, handlers)
     if retry is None or is_never_retried(error) or not retry.allows(attempt, error):

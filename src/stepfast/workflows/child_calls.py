@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepfast.kernel import rules
 from stepfast.kernel.blobs import is_reference
-from stepfast.kernel.decisions import CallId, HeldRun, Joins, NewRun, OpenWait, Wait
+from stepfast.kernel.decisions import CallId, HeldRun, Joins, NewRun, OpenWait, Record, Wait
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import RunCancelled, RunFailed
 from stepfast.kernel.ids import RANDOM_BITS, RunId, new_id
@@ -88,6 +88,10 @@ class ChildrenCall(WaitCall):
         self._inputs = inputs
         self._join = join
         self._is_working = False
+        self._recorded_as: CallId | None = None
+
+    def recalled(self, asked: Asked, record: Record) -> None:
+        self._recorded_as = record.call
 
     def counted_of(self, stored: str) -> str:
         arguments = self._child.arguments
@@ -206,7 +210,9 @@ class ChildrenCall(WaitCall):
         """The outcome of one child, as recorded."""
         if item["ok"]:
             return Outcome(True, self._child.result.decode(item["value"]))
-        return Outcome(False, error=failures.revive(failures.from_text(item["error"])))
+        error = failures.revive(failures.from_text(item["error"]))
+        # The call has ended well, with this failure in its result: a run that fails for it is retried without the call.
+        return Outcome(False, error=failures.mark(error, self._recorded_as or self.asked.call))
 
 
 class PageCall(ChildrenCall):

@@ -7,6 +7,7 @@ import functools
 import json
 import re
 import traceback
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -25,6 +26,7 @@ MAX_CAUSES = 8
 MAX_FAILURES = 64
 
 MARK = "__stepfast_call__"
+BESIDE = "__stepfast_calls_beside__"
 RECORDED = "As recorded when it was raised:\n"
 LEFT_OUT = re.compile(r"([0-9,]*[0-9]) more errors? (?:was|were) left out\.")
 NO_MESSAGE = "(its message cannot be read)"
@@ -65,8 +67,16 @@ def mark(error: BaseException, call: CallId) -> BaseException:
     return error
 
 
+def mark_beside(error: BaseException, others: Iterable[BaseException]) -> BaseException:
+    """The error, which from now on also knows the calls of others that failed beside it, and that it stands for."""
+    calls = tuple(dict.fromkeys(call for other in others for call in marked_calls(other)))
+    with contextlib.suppress(Exception):
+        object.__getattribute__(error, "__dict__")[BESIDE] = calls
+    return error
+
+
 def marked_calls(error: BaseException) -> list[CallId]:
-    """The durable calls whose failures an error comes from: its own, or those of its causes and inner errors."""
+    """The durable calls whose failures an error comes from or stands for, also by its causes and inner errors."""
     found: dict[CallId, None] = {}
     seen: set[int] = set()
     pending: list[BaseException | None] = [error]
@@ -77,7 +87,7 @@ def marked_calls(error: BaseException) -> list[CallId]:
         seen.add(id(each))
         call = guarded(mark_of, each)
         if call is not None:
-            found[call] = None
+            found |= dict.fromkeys([call, *(guarded(beside, each) or ())])
         else:
             pending += [guarded(cause_of, each), *reversed(guarded(inner_of, each) or ())]
     return list(found)
@@ -221,6 +231,11 @@ def inner_of(error: BaseException) -> tuple[BaseException, ...]:
     return tuple(error.exceptions) if isinstance(error, BaseExceptionGroup) else ()
 
 
+def beside(error: BaseException) -> tuple[CallId, ...]:
+    calls: tuple[CallId, ...] = object.__getattribute__(error, "__dict__").get(BESIDE, ())
+    return calls
+
+
 def mark_of(error: BaseException) -> CallId | None:
     call: CallId | None = object.__getattribute__(error, "__dict__").get(MARK)
     return call
@@ -253,7 +268,7 @@ def remakes(args: str, error: BaseException) -> bool:
 
 def state_of(error: BaseException) -> str | None:
     """The error's attributes, as far as JSON has them: many classes keep more than they pass on as `args`."""
-    own = {name: value for name, value in vars(error).items() if name not in ("__notes__", MARK)}
+    own = {name: value for name, value in vars(error).items() if name not in ("__notes__", MARK, BESIDE)}
     state = {name: value for name, value in own.items() if native_text(value)}
     return native_text(state) if state else None
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
 from stepfast.kernel.errors import Invalid
+from stepfast.workflows.failures import mark_beside
 
 T = TypeVar("T")
 
@@ -76,7 +77,8 @@ class Tally:
             return ended
         good = [outcome.value for outcome in ended if outcome.ok]
         if len(good) < self.join.need:
-            raise next(outcome.error for outcome in ended if outcome.error is not None)
+            first, *others = [outcome.error for outcome in ended if outcome.error is not None]
+            raise mark_beside(first, others)
         return good[0] if self.join.single else good[: self.join.need]
 
 
