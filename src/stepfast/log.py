@@ -49,6 +49,10 @@ EVENTS = {
         "seldom: after 30 s, 1 min, 2 min, at most 10 min, with the number of `failures` since the last one.",
     ),
     "hint_failed": LogEvent("error", "A hint to other processes could not be sent; they look by themselves."),
+    "hints_unheard": LogEvent(
+        "warning",
+        "Behind a pooler hints of other processes cannot be heard: this one looks by itself, at each poll.",
+    ),
     "hints_lost": LogEvent(
         "warning",
         "Hints of other processes cannot be heard for now, at STEPFAST_DATABASE_DIRECT_URL if that is set; until "

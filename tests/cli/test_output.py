@@ -42,6 +42,18 @@ def test_output_that_nobody_reads_ends_a_command_without_a_word(database, form):
 
 
 @pytest.mark.parametrize("form", ["table", "json"])
+def test_a_run_is_watched_no_longer_than_somebody_reads(database, form):
+    run_id = stepfast("runs", "list", "-o", "json", "--database", database).stdout.split('"')[5]
+    command = [sys.executable, "-m", "stepfast", "runs", "watch", run_id, "-o", form, "--database", database]
+    with subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE) as watching:
+        assert watching.stdout is not None
+        # The one event that there is: none follows, as nobody executes the run.
+        assert b"queued" in watching.stdout.readline()
+        watching.stdout.close()
+        assert watching.wait(timeout=60) == 141
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
 def test_a_full_disk_ends_a_command_with_one_line(database, form):
     with Path("/dev/full").open("w") as full:
         done = written_to(full.fileno(), "runs", "list", "-o", form, "--database", database)

@@ -191,7 +191,7 @@ async def test_a_worker_that_leaves_while_it_connects_leaves_without_a_complaint
 
 
 WITHOUT_WORKFLOWS = {
-    "no app": ([], "There is no workflow to serve. Name the app with --app"),
+    "no app": ([], "No app is named, and so no workflow is known. Name the app with --app"),
     "no module": (["--app", "absent:app"], "absent cannot be imported: ModuleNotFoundError"),
     "no file": (["--app", "absent.py:app"], "absent.py cannot be imported: FileNotFoundError"),
     "a path without its ending": (["--app", "../x:app"], "'../x' is neither the name of a module nor a file that"),

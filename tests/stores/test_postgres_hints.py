@@ -118,6 +118,13 @@ async def test_behind_a_pooler_the_direct_address_is_listened_at(migrated_postgr
         assert await next_of(heard) == "past the pooler"
 
 
+async def test_behind_a_pooler_without_the_direct_address_the_log_says_what_to_set(migrated_postgres_url, caplog):
+    async with Pooler(migrated_postgres_url).listening() as url, opened(url) as there:
+        await listening(there)
+    assert "hints_unheard" in caplog.text
+    assert "Set STEPFAST_DATABASE_DIRECT_URL" in caplog.text
+
+
 async def test_hints_go_through_a_pooler(migrated_postgres_url):
     async with (
         opened(migrated_postgres_url) as here,

@@ -78,7 +78,9 @@ class Choice(NamedTuple):
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Change nothing; say what would be changed.")
 _SAYING = (
     click.option("--reason", metavar="TEXT", help="Why; kept in the history of each run."),
-    click.option("--key", metavar="KEY", help="What makes this command one of a kind: a second time does nothing."),
+    click.option(
+        "--key", metavar="KEY", help="Makes this command one of a kind for a run: a second time does nothing."
+    ),
     actor_options,
 )
 

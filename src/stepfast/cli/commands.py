@@ -14,7 +14,7 @@ import click
 from stepfast.cli.exits import ERROR, INTERRUPTED, UNREAD, exit_code_of
 from stepfast.cli.groups import Entry, LazyGroup
 from stepfast.cli.options import DEBUG
-from stepfast.cli.printing import say
+from stepfast.cli.printing import STDOUT, say
 from stepfast.kernel.errors import StepfastError
 
 COMMANDS = {
@@ -39,7 +39,6 @@ COMMANDS = {
     "workflows": Entry("stepfast.cli.families:workflows", "The workflows of an app, and who can execute them."),
 }
 ALIASES = {"dead": "dead-letters"}
-STDOUT = 1
 
 
 class CommandLine(LazyGroup):

@@ -32,7 +32,7 @@ def load_app(settings: Settings) -> Stepfast:
     """The app that the settings name, which must know a workflow, or executors for those that are registered."""
     app = find_app(settings)
     if app is None:
-        raise Invalid(f"There is no workflow to serve. {WHERE} of pyproject.toml.")
+        raise Invalid(f"No app is named, and so no workflow is known. {WHERE} of pyproject.toml.")
     if not _has_something_to_do(app):
         raise Invalid(
             f"{settings.app} knows no workflow. Mark a function with @workflow in a module that it imports, or name "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -15,6 +16,8 @@ from stepfast.kernel.durations import clock_parts
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
+STDOUT = 1
 
 # Wide enough for any row: ids must stay whole, and a terminal breaks long lines by itself.
 UNCUT = 100_000
@@ -79,6 +82,14 @@ def console(stderr: bool = False, width: int | None = None) -> Console:
 
     stream = sys.stderr if stderr else sys.stdout
     return Console(file=stream, width=width, markup=False, emoji=False, highlight=False)
+
+
+def refuse_unread() -> None:
+    """Raise what a write would where whoever read what is printed has gone: there may be nothing to print for long."""
+    stdout = select.poll()
+    stdout.register(STDOUT, 0)
+    if any(happened & select.POLLERR for _, happened in stdout.poll(0)):
+        raise BrokenPipeError
 
 
 def say(text: str) -> None:

@@ -97,7 +97,7 @@ def rollback(client: Client, to: str, **given: Any) -> None:
 @click.command()
 @with_client
 @click.option("--reason", metavar="TEXT", help="Why; kept in the history of the run.")
-@click.option("--key", metavar="KEY", help="What makes this command one of a kind: a second time does nothing.")
+@click.option("--key", metavar="KEY", help="Makes this command one of a kind for a run: a second time does nothing.")
 @actor_options
 @click.argument("run")
 @click.argument("step")

@@ -13,7 +13,17 @@ from stepfast.cli.errors import errors_of, print_errors
 from stepfast.cli.filters import page_options
 from stepfast.cli.following import follow
 from stepfast.cli.paging import Listing, numeric_cursor, print_page
-from stepfast.cli.printing import moment, print_facts, print_json, print_table, say, shortened, took, visible
+from stepfast.cli.printing import (
+    moment,
+    print_facts,
+    print_json,
+    print_table,
+    refuse_unread,
+    say,
+    shortened,
+    took,
+    visible,
+)
 from stepfast.cli.shapes import error_line, event_object, object_of, run_object
 from stepfast.kernel.annotations import AnnotationView
 from stepfast.kernel.artifacts import ArtifactView
@@ -89,7 +99,7 @@ def watch(client: Client, run: str, after: int) -> None:
 
     async def stream(app: Stepfast) -> RunState:
         handle = await client.handle(app, run)
-        async for event in follow(handle, after):
+        async for event in follow(handle, after, refuse_unread):
             click.echo(json.dumps(event_object(event)) if client.is_json else event_line(event))
         return (await handle.info()).state
 

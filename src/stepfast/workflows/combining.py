@@ -14,8 +14,9 @@ from stepfast.kernel.durations import Duration, span_ms, told_span
 from stepfast.kernel.errors import Invalid, StepFailed, WaitTimeout, WrongCall
 from stepfast.workflows.bodies import current_step
 from stepfast.workflows.branches import Deadline, ThreadCode, thread_code
-from stepfast.workflows.child_calls import ChildKind, ChildrenCall, PageCall
+from stepfast.workflows.child_calls import ChildKind, PageCall
 from stepfast.workflows.functions import AsyncWorkflow, SyncWorkflow, child_kind
+from stepfast.workflows.group_calls import joined
 from stepfast.workflows.joins import Join, JoinSpec, Outcome, Tally, join_of
 from stepfast.workflows.loop import RunLoop
 from stepfast.workflows.steps import AsyncStep, SyncStep, know_step, spread_kind, step_kind
@@ -174,7 +175,7 @@ async def _each(function: Any, items: Items, at_once: int | None, spec: JoinSpec
         return await _until_decided(calls, at_once or len(calls), join)
     inputs = [child.input_of((item,), {}) for item in given]
     if at_once is None or at_once >= len(inputs):
-        return await ask("each", ChildrenCall(child, inputs, join))
+        return await joined(child, inputs, join)
     size = max(1, at_once // GROUPS_AT_ONCE)
     starts = range(0, len(inputs), size)
     pages = [partial(_page, child, start, inputs[start : start + size], join) for start in starts]

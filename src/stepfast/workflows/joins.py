@@ -28,6 +28,10 @@ class Join:
     settles: bool = False
     single: bool = False
 
+    def without(self, good: int) -> Join:
+        """What is left of it when so many have come to a good end; failures so far are forgiven."""
+        return Join(self.need - good, self.total - good, self.total - self.need, single=self.single)
+
     def of_page(self, size: int) -> Join:
         """The join of some of its items: decided when that alone decides the whole, or when all of them have ended."""
         return Join(min(self.need, size), size, min(self.spare, size), settles=True)

@@ -14,6 +14,13 @@ from stepfast.stores.postgres.problems import FAILURES, explained
 
 log = Log("hints")
 
+
+def tell_unheard(where: str) -> None:
+    """Say that hints cannot be heard by this way at all: whoever listens there shares its session with others."""
+    reason = f"{where} is behind a pooler. Set STEPFAST_DATABASE_DIRECT_URL to the way past it."
+    log.warning("hints_unheard", reason=reason)
+
+
 CHANNEL = "stepfast"
 HINT = f"select pg_notify('{CHANNEL}', $1::text || ' ' || topic) from unnest($2::text[]) topic"
 

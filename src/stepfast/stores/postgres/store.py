@@ -235,6 +235,8 @@ class PostgresStore(
         """Call `heard` with each topic that another process hints at; behind a pooler nothing can be heard."""
         if self._direct.has_own_sessions:
             await self._ear.open(heard)
+        else:
+            hints.tell_unheard(self._direct.where)
 
     async def upkeep(self, request: Upkeep) -> UpkeepReport:
         """See to workers that are gone, and to their runs."""

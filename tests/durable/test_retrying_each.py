@@ -1,0 +1,194 @@
+"""A run that failed in an `each` is retried: what came to a good end is not done again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stepfast import Retry, RunFailed, RunState, each, step, workflow
+from stepfast.testing import Engine, crash_points, engine
+from stepfast.workflows import group_calls
+from tests.support.apps import Bodies
+
+BODIES = Bodies()
+BROKEN: set[int] = set()
+
+
+@step(retry=Retry(attempts=1))
+async def score(number: int) -> int:
+    BODIES.ran(str(number))
+    if number in BROKEN:
+        raise ValueError(f"no score for {number}")
+    return number * 10
+
+
+@workflow
+async def child(number: int) -> int:
+    return await score(number)
+
+
+@workflow
+async def as_children(size: int) -> list[int]:
+    return await each(child, range(size))
+
+
+@workflow
+async def spread_out(size: int) -> list[int]:
+    return await each(score, range(size), spread=True)
+
+
+@workflow
+def in_a_thread(size: int) -> list[int]:
+    return each.sync(child, range(size))
+
+
+@workflow
+async def few_at_once(size: int) -> list[int]:
+    return await each(child, range(size), at_once=2)
+
+
+@workflow
+async def inline(size: int) -> list[int]:
+    return await each(score, range(size))
+
+
+@workflow
+async def most(size: int) -> list[int]:
+    return await each(child, range(size), join=size - 1)
+
+
+@workflow
+async def settled(size: int) -> list[Any]:
+    outcomes = await each(child, range(size), join="settled")
+    for outcome in outcomes:
+        if outcome.error is not None:
+            raise outcome.error
+    return [outcome.value for outcome in outcomes]
+
+
+@workflow(retry=Retry(attempts=3, base="1s"))
+async def by_itself(size: int) -> list[int]:
+    return await each(child, range(size))
+
+
+@workflow
+async def caught(size: int) -> str:
+    try:
+        await each(child, range(size))
+    except RunFailed as error:
+        return f"caught {error.__cause__}, {await score(size)}"
+    return "all"
+
+
+FORMS: list[Any] = [as_children, spread_out, in_a_thread, few_at_once, inline]
+WORKFLOWS = [child, *FORMS, most, settled, by_itself, caught]
+
+
+@pytest.fixture(autouse=True)
+def a_new_day():
+    BODIES.clear()
+    BROKEN.clear()
+
+
+async def failed(opened: Engine, flow: Any, size: int = 5) -> Any:
+    run = await opened.start(flow, size)
+    await opened.run_until_idle()
+    assert (await opened.info(run)).state is RunState.FAILED
+    return run
+
+
+async def retried(opened: Engine, run: Any) -> Any:
+    await run.retry()
+    return await opened.result(run)
+
+
+@pytest.mark.parametrize("flow", FORMS, ids=lambda flow: flow.workflow.name)
+async def test_a_retry_does_again_what_failed_and_nothing_else(database, flow: Any):
+    BROKEN.add(2)
+    async with engine(database=database, workflows=WORKFLOWS) as opened:
+        run = await failed(opened, flow)
+        BROKEN.clear()
+        assert await retried(opened, run) == [0, 10, 20, 30, 40]
+    assert BODIES == {"0": 1, "1": 1, "2": 2, "3": 1, "4": 1}
+
+
+@pytest.mark.parametrize("flow", FORMS, ids=lambda flow: flow.workflow.name)
+async def test_a_retry_that_fails_again_can_be_retried_again(database, flow: Any):
+    BROKEN.update({1, 3})
+    async with engine(database=database, workflows=WORKFLOWS) as opened:
+        run = await failed(opened, flow)
+        BROKEN.remove(1)
+        with pytest.raises(RunFailed, match="no score for 3"):
+            await retried(opened, run)
+        BROKEN.clear()
+        assert await retried(opened, run) == [0, 10, 20, 30, 40]
+    # The one between them may have been under way when the first failed, and was called off.
+    assert (BODIES["0"], BODIES["4"]) == (1, 1)
+
+
+async def test_a_workflow_that_retries_by_itself_does_again_what_failed(database):
+    BROKEN.add(2)
+    async with engine(database=database, workflows=WORKFLOWS) as opened:
+        with pytest.raises(RunFailed, match="no score for 2"):
+            await opened.result(await opened.start(by_itself, 5))
+    assert BODIES == {"0": 1, "1": 1, "2": 3, "3": 1, "4": 1}
+
+
+async def test_a_join_that_needs_some_keeps_those_that_it_has(database):
+    BROKEN.update({0, 3})
+    async with engine(database=database, workflows=WORKFLOWS) as opened:
+        run = await failed(opened, most)
+        BROKEN.remove(0)
+        assert await retried(opened, run) == [0, 10, 20, 40]
+    assert (BODIES["1"], BODIES["2"], BODIES["4"]) == (1, 1, 1)
+
+
+async def test_outcomes_that_the_code_raises_itself_do_not_come_back(database):
+    BROKEN.add(2)
+    async with engine(database=database, workflows=WORKFLOWS) as opened:
+        run = await failed(opened, settled)
+        BROKEN.clear()
+        assert await retried(opened, run) == [0, 10, 20, 30, 40]
+
+
+async def test_a_failure_that_the_code_has_caught_stays_when_something_else_is_retried(database):
+    BROKEN.update({2, 5})
+    async with engine(database=database, workflows=WORKFLOWS) as opened:
+        run = await failed(opened, caught)
+        BROKEN.clear()
+        assert await retried(opened, run) == "caught no score for 2, 50"
+    assert BODIES["2"] == 1
+
+
+async def test_a_process_may_die_at_any_point_of_it():
+    async def scenario(opened: Engine) -> Any:
+        BODIES.clear()
+        BROKEN.add(2)
+        run = await opened.start(as_children, 4)
+        await opened.run_until_idle()
+        BROKEN.clear()
+        await opened.insist(lambda: run.retry(key="once"))
+        result = await opened.result(run)
+        # Beside what failed, only what was under way at the one death is done twice.
+        assert sum(BODIES.values()) <= 4 + 1 + 4
+        return result
+
+    tried = await crash_points(scenario, workflows=WORKFLOWS, every=2)
+    assert tried.points
+
+
+async def test_the_broken_twin_that_forgets_what_was_done_does_all_again(database, monkeypatch):
+    conclude = group_calls.RoundCall.conclude
+
+    def forget(self: group_calls.RoundCall, ended: Any) -> None:
+        failures = [each for each in ended if each[1].state is RunState.FAILED]
+        conclude(self, failures or ended)
+
+    monkeypatch.setattr(group_calls.RoundCall, "conclude", forget)
+    BROKEN.add(2)
+    async with engine(database=database, workflows=WORKFLOWS) as opened:
+        run = await failed(opened, as_children)
+        BROKEN.clear()
+        assert await retried(opened, run) == [0, 10, 20, 30, 40]
+    assert BODIES == {"0": 2, "1": 2, "2": 2, "3": 2, "4": 2}
