@@ -112,7 +112,9 @@ EVENTS = {
     "worker_not_enrolled": LogEvent("warning", "The worker could not announce itself again; it tries further."),
     "worker_outgrown": LogEvent("info", "A worker holds more memory than it was allowed, and leaves."),
     "worker_returned": LogEvent("info", "A worker that was buried goes on under a new id."),
-    "worker_started": LogEvent("info", "A worker begins to claim: what it serves, where, and how many runs at once in all queues."),
+    "worker_started": LogEvent(
+        "info", "A worker begins to claim: what it serves, and where; `concurrency` is of all queues."
+    ),
     "worker_stopped": LogEvent("info", "A worker has handed back what it held and left."),
     "worker_stopping": LogEvent("info", "A worker claims no more: a signal came, or its work is done."),
 }

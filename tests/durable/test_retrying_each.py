@@ -49,6 +49,11 @@ async def few_at_once(size: int) -> list[int]:
 
 
 @workflow
+async def four_at_once(size: int) -> list[int]:
+    return await each(child, range(size), at_once=4)
+
+
+@workflow
 async def inline(size: int) -> list[int]:
     return await each(score, range(size))
 
@@ -72,6 +77,36 @@ async def by_itself(size: int) -> list[int]:
     return await each(child, range(size))
 
 
+@workflow(retry=Retry(attempts=2, base="1s"))
+async def attempts(size: int) -> int:
+    """Tries one after the other, and raises the last failure."""
+    failure: Exception | None = None
+    for start in range(0, size, 2):
+        try:
+            await each(child, range(start, start + 2))
+        except RunFailed as error:
+            failure = failure or error
+    await child(size)
+    if failure is not None:
+        raise failure
+    return size
+
+
+@workflow(name="changing")
+async def before(size: int) -> list[int]:
+    return await each(child, range(size))
+
+
+@workflow(name="changing")
+async def after(size: int) -> list[int]:
+    return await each(child, range(size - 1))
+
+
+@workflow(name="changing")
+async def without(size: int) -> str:
+    return f"none of {size}"
+
+
 @workflow
 async def caught(size: int) -> str:
     try:
@@ -82,7 +117,7 @@ async def caught(size: int) -> str:
 
 
 FORMS: list[Any] = [as_children, spread_out, in_a_thread, few_at_once, inline]
-WORKFLOWS = [child, *FORMS, most, settled, by_itself, caught]
+WORKFLOWS = [child, *FORMS, most, settled, by_itself, caught, attempts, four_at_once]
 
 
 @pytest.fixture(autouse=True)
@@ -159,6 +194,36 @@ async def test_a_failure_that_the_code_has_caught_stays_when_something_else_is_r
         BROKEN.clear()
         assert await retried(opened, run) == "caught no score for 2, 50"
     assert BODIES["2"] == 1
+
+
+async def test_groups_that_fail_side_by_side_are_done_again_by_one_retry(database):
+    BROKEN.update(range(4))
+    async with engine(database=database, workflows=WORKFLOWS) as opened:
+        run = await failed(opened, four_at_once, 6)
+        BROKEN.clear()
+        assert await retried(opened, run) == [0, 10, 20, 30, 40, 50]
+
+
+async def test_other_calls_of_the_same_children_keep_their_records(database):
+    BROKEN.update({1, 4})
+    async with engine(database=database, workflows=WORKFLOWS) as opened:
+        run = await opened.start(attempts, 6)
+        with pytest.raises(RunFailed, match="no score for 1"):
+            await opened.result(run)
+        BROKEN.remove(1)
+        assert await opened.result(await opened.start(attempts, 2)) == 2
+    # The failure of the third pair was caught and not raised: it stays.
+    assert {name: BODIES[name] for name in "345"} == {"3": 1, "4": 1, "5": 1}
+    assert (BODIES["6"], BODIES["1"]) == (1, 3)
+
+
+@pytest.mark.parametrize(("changed", "result"), [(after, [0, 10]), (without, "none of 3")], ids=["fewer", "none"])
+async def test_code_that_was_mended_may_want_other_children(database, changed: Any, result: Any):
+    BROKEN.add(2)
+    async with engine(database=database, workflows=[before, child]) as opened:
+        run = await failed(opened, before, 3)
+    async with engine(database=database, workflows=[changed, child]) as opened:
+        assert await retried(opened, opened.app.get(run.id)) == result
 
 
 async def test_a_process_may_die_at_any_point_of_it():

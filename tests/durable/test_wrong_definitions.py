@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -78,6 +78,19 @@ def pay_in_a_thread() -> Unknown:
     return Unknown()
 
 
+@step(retry=Retry(attempts=1))
+async def refuse() -> NoReturn:
+    raise ValueError("never")
+
+
+@workflow
+async def refused() -> str:
+    try:
+        await refuse()
+    except ValueError as error:
+        return f"caught {error}"
+
+
 @workflow
 async def order() -> None:
     await pay()
@@ -96,3 +109,8 @@ async def test_a_body_whose_result_could_never_be_stored_does_not_run(database, 
             await opened.result(await opened.start(flow))
         assert getattr(raised.value.__cause__, "code", None) == "E-VAL-002"
     assert not BODIES
+
+
+async def test_a_step_that_never_returns_runs_and_raises(database):
+    async with engine(database=database, workflows=[refused]) as opened:
+        assert await opened.result(await opened.start(refused)) == "caught never"

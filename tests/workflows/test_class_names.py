@@ -39,6 +39,14 @@ def test_a_script_finds_its_own_class_however_it_was_recorded_and_is_not_loaded_
     assert "shop" not in sys.modules
 
 
+def test_a_class_of_a_script_that_was_also_imported_is_that_of_the_module_it_is_named_by(script, monkeypatch):
+    shop = ModuleType("shop")
+    shop.Declined = type("Declined", (Exception,), {})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "shop", shop)
+    assert find_class("shop:Declined") is shop.Declined
+    assert find_class("__main__.shop:Declined") is script.Declined
+
+
 def test_a_class_of_another_script_is_found_where_somebody_has_imported_that(monkeypatch):
     shop = ModuleType("shop")
     shop.Declined = type("Declined", (Exception,), {})  # type: ignore[attr-defined]

@@ -13,6 +13,8 @@ from stepfast.kernel.plan_rules import GIVEN
 from stepfast.kernel.states import STEP_ENDED
 
 SHOWN_INPUT = 300
+UNMET = "unmet"
+"""The kind of what is recorded of children whose join was not met."""
 
 
 class Replay:
@@ -114,12 +116,12 @@ class Replay:
         return min(equal, key=lambda record: record.seq, default=None)
 
     def _is_remnant(self, record: Record) -> bool:
-        """Whether an earlier generation made it, behind a record that a retry has superseded.
+        """Whether an earlier generation made it, behind a record that a retry has superseded, or as a join not met.
 
         The code went on there from a failure that is no more. It finds the record if it comes by again with the same
         arguments, and need not. What the present generation has made is held to as ever.
         """
-        return self._first_gap < record.seq <= self._kept
+        return record.seq <= self._kept and (self._first_gap < record.seq or record.kind == UNMET)
 
     def _refuse_if_branch_has_more(self, call: CallId) -> None:
         same_name = self._by_name[call.name].items()

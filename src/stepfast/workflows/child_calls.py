@@ -218,8 +218,14 @@ class ChildrenCall(WaitCall):
 class PageCall(ChildrenCall):
     """Some of the children of a larger join: gives the outcomes of those that have ended, by their index."""
 
+    failed_as: CallId | None = None
+    """The call, where it has come to its end and there are failures in that, whether or not the code was given it."""
+
     def value_of(self, text: str) -> dict[int, Outcome[Any]]:
-        return {item["index"]: self.outcome_of(item) for item in json.loads(text)}
+        outcomes = {item["index"]: self.outcome_of(item) for item in json.loads(text)}
+        if not all(outcome.ok for outcome in outcomes.values()):
+            self.failed_as = self._recorded_as or self.asked.call
+        return outcomes
 
 
 def new_child(asked: Asked, child: ChildKind, run_id: RunId, text: str, wait_id: int, leave: bool = False) -> NewRun:

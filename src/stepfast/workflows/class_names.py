@@ -28,7 +28,7 @@ def _places(module: str) -> Iterator[ModuleType]:
     """Where a module's classes may be here, the likeliest first."""
     of_script = module.startswith(f"{SCRIPT}.")
     known_as = module.removeprefix(f"{SCRIPT}.")
-    if known_as == _script_name():
+    if known_as == _script_name() and (of_script or module not in sys.modules):
         yield sys.modules[SCRIPT]
     if not of_script:
         yield importlib.import_module(module)
@@ -47,7 +47,8 @@ def _part(module: ModuleType, path: str) -> object:
 def _script_name() -> str | None:
     """The name by which others import what this process runs; None: it runs no file."""
     main = sys.modules[SCRIPT]
-    if main.__spec__ is not None:
-        return main.__spec__.name
+    spec = getattr(main, "__spec__", None)
+    if spec is not None:
+        return str(spec.name)
     file = getattr(main, "__file__", None)
     return None if file is None else Path(file).stem

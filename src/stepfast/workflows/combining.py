@@ -15,6 +15,7 @@ from stepfast.kernel.errors import Invalid, StepFailed, WaitTimeout, WrongCall
 from stepfast.workflows.bodies import current_step
 from stepfast.workflows.branches import Deadline, ThreadCode, thread_code
 from stepfast.workflows.child_calls import ChildKind, PageCall
+from stepfast.workflows.failures import mark_beside
 from stepfast.workflows.functions import AsyncWorkflow, SyncWorkflow, child_kind
 from stepfast.workflows.group_calls import joined
 from stepfast.workflows.joins import Join, JoinSpec, Outcome, Tally, join_of
@@ -176,10 +177,7 @@ async def _each(function: Any, items: Items, at_once: int | None, spec: JoinSpec
     inputs = [child.input_of((item,), {}) for item in given]
     if at_once is None or at_once >= len(inputs):
         return await joined(child, inputs, join)
-    size = max(1, at_once // GROUPS_AT_ONCE)
-    starts = range(0, len(inputs), size)
-    pages = [partial(_page, child, start, inputs[start : start + size], join) for start in starts]
-    return await _until_decided(pages, at_once // size, join)
+    return await _in_pages(child, inputs, at_once, join)
 
 
 def _child_of(function: Any, spread: bool) -> ChildKind | None:
@@ -227,8 +225,21 @@ def _awaitable(called: Any) -> Awaitable[Any]:
     )
 
 
-async def _page(child: ChildKind, start: int, inputs: Sequence[str], join: Join) -> Outcomes:
-    outcomes = await ask("each", PageCall(child, inputs, join.of_page(len(inputs))))
+async def _in_pages(child: ChildKind, inputs: Sequence[str], at_once: int, join: Join) -> Any:
+    size = max(1, at_once // GROUPS_AT_ONCE)
+    starts = range(0, len(inputs), size)
+    calls = [PageCall(child, page := inputs[start : start + size], join.of_page(len(page))) for start in starts]
+    pages = [partial(_page, call, start) for call, start in zip(calls, starts, strict=True)]
+    try:
+        return await _until_decided(pages, at_once // size, join)
+    except Exception as error:
+        # Those that were called off when they had just failed too would fail a retry before it has begun.
+        mark_beside(error, [call.failed_as for call in calls if call.failed_as is not None])
+        raise
+
+
+async def _page(call: PageCall, start: int) -> Outcomes:
+    outcomes = await ask("each", call)
     return {start + index: outcome for index, outcome in outcomes.items()}
 
 

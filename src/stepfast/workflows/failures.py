@@ -67,11 +67,11 @@ def mark(error: BaseException, call: CallId) -> BaseException:
     return error
 
 
-def mark_beside(error: BaseException, others: Iterable[BaseException]) -> BaseException:
-    """The error, which from now on also knows the calls of others that failed beside it, and that it stands for."""
-    calls = tuple(dict.fromkeys(call for other in others for call in marked_calls(other)))
+def mark_beside(error: BaseException, calls: Iterable[CallId]) -> BaseException:
+    """The error, which from now on also stands for other calls that failed beside it."""
+    known = guarded(beside, error) or ()
     with contextlib.suppress(Exception):
-        object.__getattribute__(error, "__dict__")[BESIDE] = calls
+        object.__getattribute__(error, "__dict__")[BESIDE] = tuple(dict.fromkeys([*known, *calls]))
     return error
 
 
@@ -86,9 +86,9 @@ def marked_calls(error: BaseException) -> list[CallId]:
             continue
         seen.add(id(each))
         call = guarded(mark_of, each)
-        if call is not None:
-            found |= dict.fromkeys([call, *(guarded(beside, each) or ())])
-        else:
+        found |= dict.fromkeys([] if call is None else [call])
+        found |= dict.fromkeys(guarded(beside, each) or ())
+        if call is None:
             pending += [guarded(cause_of, each), *reversed(guarded(inner_of, each) or ())]
     return list(found)
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from stepfast.kernel import rules
 from stepfast.kernel.decisions import Record
+from stepfast.kernel.replay import UNMET
 from stepfast.kernel.states import GOOD_ENDS, StepState
 from stepfast.workflows import failures
 from stepfast.workflows.calls import Asked
@@ -24,6 +25,8 @@ class Round(NamedTuple):
     generation: int
     done: dict[int, Any]
     error: str | None
+    group: str
+    """What all that is done for this join is called by: its children, and their number among others of the name."""
 
 
 async def joined(child: ChildKind, inputs: Sequence[str], join: Join) -> Any:
@@ -33,9 +36,12 @@ async def joined(child: ChildKind, inputs: Sequence[str], join: Join) -> Any:
         return first
     done, last = dict(first.done), first
     while len(done) < join.need:
-        await ask("each", UnmetCall(child.name, last))
+        # By names of their own, so that the numbers of other calls stay what they are.
+        await ask("each", UnmetCall(f"each:{first.group}", last))
         rest = [index for index in range(len(inputs)) if index not in done]
-        last = await ask("each", RoundCall(child, [inputs[index] for index in rest], join.without(len(done))))
+        again = RoundCall(child, [inputs[index] for index in rest], join.without(len(done)))
+        again.name = f"again:{first.group}"
+        last = await ask("each", again)
         done |= {rest[index]: value for index, value in last.done.items()}
     good = [value for _, value in sorted(done.items())]
     return good[0] if join.single else good[: join.need]
@@ -50,15 +56,17 @@ class RoundCall(ChildrenCall):
         if len(good) < self._join.need:
             failed = next(outcome for _, outcome in ended if outcome.state not in GOOD_ENDS)
             error = failures.to_text(failures.describe(self._child.error_of(failed)))
+            # A retry may come with code that wants other children.
+            self.kind = UNMET
         done = ",".join(f'"{index}":{value}' for index, value in good.items())
         generation = self.asked.context.run.generation
         self.end(f'{{"generation":{generation},"done":{{{done}}},"error":{json.dumps(error)}}}')
 
     def value_of(self, text: str) -> Any:
-        stored = json.loads(text)
+        stored, call = json.loads(text), self._recorded_as or self.asked.call
         decode = self._child.result.decode
         done = {int(index): decode(json.dumps(value)) for index, value in stored["done"].items()}
-        return Round(stored["generation"], done, stored["error"])
+        return Round(stored["generation"], done, stored["error"], f"{call.name}.{call.nth}")
 
 
 class FirstCall(RoundCall):
@@ -81,7 +89,7 @@ class UnmetCall(OnceCall):
     kind = "join"
 
     def __init__(self, name: str, unmet: Round) -> None:
-        super().__init__(f"each:{name}", "{}")
+        super().__init__(name, "{}")
         self._unmet = unmet
 
     def begin(self, asked: Asked, record: Record | None) -> None:

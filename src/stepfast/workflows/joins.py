@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
 from stepfast.kernel.errors import Invalid
-from stepfast.workflows.failures import mark_beside
+from stepfast.workflows.failures import mark_beside, marked_calls
 
 T = TypeVar("T")
 
@@ -82,7 +82,7 @@ class Tally:
         good = [outcome.value for outcome in ended if outcome.ok]
         if len(good) < self.join.need:
             first, *others = [outcome.error for outcome in ended if outcome.error is not None]
-            raise mark_beside(first, others)
+            raise mark_beside(first, (call for other in others for call in marked_calls(other)))
         return good[0] if self.join.single else good[: self.join.need]
 
 

@@ -61,7 +61,8 @@ class Pending:
 
 def result_hint(hint: Any) -> Any:
     """What a result is in the end: `int` of `int | Outside[int]`, of `Outside[int]` and of `Pending | int`."""
-    if hint is Outside or hint is Pending:
+    # A step that always raises has no result, and its body is to run all the same.
+    if any(hint is each for each in (Outside, Pending, typing.NoReturn, typing.Never)):
         return Any
     if typing.get_origin(hint) is Outside:
         return typing.get_args(hint)[0]
