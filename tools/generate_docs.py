@@ -306,8 +306,8 @@ COLUMNS = {
     "review.kind": "the kind of its exception item: `review_required`, `low_confidence` or `policy_conflict`",
     "run.kind": "`workflow`, or `step` for a step that is a run of its own",
     "run_state.kind": "`workflow`, or `step` for a step that is a run of its own",
-    "step.kind": "`step`, `sleep`, `receive`, `children`, `start`, `join`, `ask`, `review`, `command`, `emit` or "
-    "`annotate`",
+    "step.kind": "`step`, `sleep`, `receive`, `children`, `unmet` (children whose join was not met), `start`, `join`, "
+    "`ask`, `review`, `command`, `emit` or `annotate`",
     "wait.kind": "what is waited for: " + ", ".join(f"`{kind}`" for kind in states.WaitKind),
     "label": "the name that people see",
     "lane": "the group that its limit is for; not used yet",
