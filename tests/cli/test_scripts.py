@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from stepfast import Stepfast
 from tests.cli.processes import environment, stepfast
+from tests.support.apps import app_on
 
 SHOP = """
 import asyncio
@@ -80,7 +80,7 @@ def script(folder: Path, database: str, *args: str) -> list[str]:
 @pytest.mark.parametrize("app", ["shop:app", "shop.py:app"])
 async def test_a_worker_finds_the_class_of_an_error_that_a_script_has_recorded(database, shop, app):
     _, run_id = await asyncio.to_thread(script, shop, database)
-    async with Stepfast(database, worker=False) as client:
+    async with app_on(database, [], worker=False) as client:
         run = client.get(run_id)
         await run.signal("go", "sorry")
         args = ("worker", "--app", app, "--database", database, "--drain")
