@@ -138,7 +138,11 @@ class StepBody:
         self.queue = queue
         self.limits = limits
         self.is_async = inspect.iscoroutinefunction(function)
-        self.arguments = ArgumentsCodec(function, f"step {name!r}")
+        try:
+            self.arguments = ArgumentsCodec(function, f"step {name!r}")
+        except ValueError as error:
+            # Some functions that are written in C do not say what they take.
+            raise InvalidDefinition(f"{name!r} cannot be called by name: {error}. Wrap it in a function.") from error
         self.result = ValueCodec.for_result(function, f"the result of step {name!r}")
         self.polls: dict[str, StepBody] = {}
         """The steps by which its outside work is asked after, as far as this process has heard of them."""

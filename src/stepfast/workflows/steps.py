@@ -311,11 +311,6 @@ def check_name(what: str, name: object, function: object) -> str:
     """Names go into keys, events and addresses: printable, and none of the characters that addresses are made of."""
     if not callable(function) or inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise InvalidDefinition(f"{what} {name or function!r} must be a plain `def` or `async def` function.")
-    try:
-        inspect.signature(function)
-    except (TypeError, ValueError):
-        told = f"{what} {name or function!r} does not tell its parameters: wrap it in a `def`."
-        raise InvalidDefinition(told) from None
     if not isinstance(name, str) or not _is_usable(name):
         raise InvalidDefinition(
             f"{what} name {shown(name)} cannot be used: give name=... with 1 to {MAX_NAME} printable characters, "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable
 from functools import cached_property
 from types import MethodType
 from typing import Any
@@ -17,7 +16,7 @@ from stepfast.workflows.codec import ValueCodec, form_of, hints_of
 from stepfast.workflows.executors import schemas
 from stepfast.workflows.executors.health import DEFAULT_TIMEOUT_S, Health, HealthCheck, ask, ask_apart
 from stepfast.workflows.executors.schemas import CONFIG, Schema
-from stepfast.workflows.limits import UNLIMITED, Limits, check_limit
+from stepfast.workflows.limits import Limits, check_limit
 from stepfast.workflows.steps import AsyncStep, StepAlone, SyncStep, check_name, name_for
 
 STEP, CLASS, BUILTIN = "step", "class", "builtin"
@@ -76,7 +75,7 @@ class Executor:
             return executor_of_step(alone)._altered(name, description, health, retry, origin)
         if inspect.isroutine(thing):
             usable = check_name("Executor", name_for(thing, name), thing)
-            body = _body(thing, usable, retry)
+            body = StepBody(thing, usable, retry, None)
             return cls(body, thing, description=description, origin=origin, health=health)
         return _of_class(cls, thing, name, description, health, retry, origin, kind)
 
@@ -257,24 +256,10 @@ def _of_class(
     queue = getattr(instance, "queue", None)
     usable = check_name("Executor", name, execute)
     queue = None if queue is None else check_text("The queue of an executor", queue)
-    body = _body(execute, usable, getattr(instance, "retry", None) or retry, queue, limits)
+    body = StepBody(execute, usable, getattr(instance, "retry", None) or retry, None, queue, limits)
     told = getattr(instance, "description", None) if description is None else description
     check = health or getattr(instance, "health", None)
     return cls(body, thing, kind=kind or CLASS, description=told, origin=origin, health=check)
-
-
-def _body(
-    function: Callable[..., Any],
-    name: str,
-    retry: Retry | None,
-    queue: str | None = None,
-    limits: Limits = UNLIMITED,
-) -> StepBody:
-    try:
-        return StepBody(function, name, retry, None, queue, limits)
-    except ValueError as error:
-        # Some functions that are written in C do not say what they take.
-        raise InvalidDefinition(f"Executor {name} cannot be called by name: {error}. Wrap it in a function.") from error
 
 
 def _instance(kind: type) -> Any:
