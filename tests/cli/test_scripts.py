@@ -45,7 +45,7 @@ async def park():
     async with app:
         run = await app.start(checkout, "o1")
         while (await run.info()).state != "waiting":
-            await asyncio.sleep(0.01)
+            pass
         print(run.id)
 
 async def look(run_id):

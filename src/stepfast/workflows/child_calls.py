@@ -191,7 +191,11 @@ class ChildrenCall(WaitCall):
             self.end(_as_list(outcome.value or "null" for outcome in good[: self._join.need]))
         else:
             failed = next(outcome for _, outcome in ended if outcome.state not in GOOD_ENDS)
-            self.fail(self._child.error_of(failed))
+            self.fall_short(ended, self._child.error_of(failed))
+
+    def fall_short(self, ended: Ended, error: BaseException) -> None:
+        """End the call whose join is not met."""
+        self.fail(error)
 
     def _settled(self, index: int, outcome: OutcomeView) -> dict[str, Any]:
         if outcome.state in GOOD_ENDS:

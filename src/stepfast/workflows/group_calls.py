@@ -39,48 +39,50 @@ async def joined(child: ChildKind, inputs: Sequence[str], join: Join) -> Any:
         # By names of their own, so that the numbers of other calls stay what they are.
         await ask("each", UnmetCall(f"each:{first.group}", last))
         rest = [index for index in range(len(inputs)) if index not in done]
-        again = RoundCall(child, [inputs[index] for index in rest], join.without(len(done)))
-        again.name = f"again:{first.group}"
-        last = await ask("each", again)
+        left = [inputs[index] for index in rest]
+        last = await ask("each", FurtherCall(f"again:{first.group}", child, left, join.without(len(done))))
         done |= {rest[index]: value for index, value in last.done.items()}
     good = [value for _, value in sorted(done.items())]
     return good[0] if join.single else good[: join.need]
 
 
-class RoundCall(ChildrenCall):
-    """Some children of a join; also a failure is a result, which holds what was done."""
+class FirstCall(ChildrenCall):
+    """All children of a join: what it gives, or where it is not met a `Round` with what was done."""
 
-    def conclude(self, ended: Ended) -> None:
-        good = {index: outcome.value or "null" for index, outcome in ended if outcome.state in GOOD_ENDS}
-        error = None
-        if len(good) < self._join.need:
-            failed = next(outcome for _, outcome in ended if outcome.state not in GOOD_ENDS)
-            error = failures.to_text(failures.describe(self._child.error_of(failed)))
-            # A retry may come with code that wants other children.
-            self.kind = UNMET
-        done = ",".join(f'"{index}":{value}' for index, value in good.items())
+    def fall_short(self, ended: Ended, error: BaseException) -> None:
+        # A retry may come with code that wants other children.
+        self.kind = UNMET
+        self.end_round(ended, failures.to_text(failures.describe(error)))
+
+    def end_round(self, ended: Ended, error: str | None) -> None:
+        """End the call with a `Round`."""
+        good = [(index, outcome.value or "null") for index, outcome in ended if outcome.state in GOOD_ENDS]
+        done = ",".join(f'"{index}":{value}' for index, value in good)
         generation = self.asked.context.run.generation
         self.end(f'{{"generation":{generation},"done":{{{done}}},"error":{json.dumps(error)}}}')
 
     def value_of(self, text: str) -> Any:
+        return self._round(text) if text.startswith("{") else super().value_of(text)
+
+    def _round(self, text: str) -> Round:
         stored, call = json.loads(text), self._recorded_as or self.asked.call
         decode = self._child.result.decode
         done = {int(index): decode(json.dumps(value)) for index, value in stored["done"].items()}
         return Round(stored["generation"], done, stored["error"], f"{call.name}.{call.nth}")
 
 
-class FirstCall(RoundCall):
-    """All children of a join: where it is met, what it gives is all that is kept."""
+class FurtherCall(FirstCall):
+    """Those that are left of a join, under a name of their own; a `Round` also where it is met now."""
+
+    def __init__(self, name: str, child: ChildKind, inputs: Sequence[str], join: Join) -> None:
+        super().__init__(child, inputs, join)
+        self.name = name
 
     def conclude(self, ended: Ended) -> None:
-        good = sum(outcome.state in GOOD_ENDS for _, outcome in ended)
-        if self._join.settles or good >= self._join.need:
-            ChildrenCall.conclude(self, ended)
+        if sum(outcome.state in GOOD_ENDS for _, outcome in ended) >= self._join.need:
+            self.end_round(ended, None)
         else:
             super().conclude(ended)
-
-    def value_of(self, text: str) -> Any:
-        return super().value_of(text) if text.startswith("{") else ChildrenCall.value_of(self, text)
 
 
 class UnmetCall(OnceCall):
