@@ -45,10 +45,10 @@ check: setup
 	$(BIN)/python -m tools.house
 
 bench: setup
-	$(BIN)/python -m bench
+	$(BIN)/python -m bench $(ARGS)
 
 bench-peers: setup
-	$(BIN)/python -m bench.peers
+	$(BIN)/python -m bench.peers $(ARGS)
 
 docs: setup
 	$(BIN)/python -m tools.generate_docs

@@ -25,8 +25,10 @@ NOTICE = "<!-- Made from the code by `make docs`; change the code, not this page
 REMEDIES = {
     "E-GEN-001": "Read the message; it names the thing, its state and the next step.",
     "E-RUN-001": "Check the id and the tenant; `await app.runs()` lists the runs there are.",
-    "E-RUN-002": "Nothing to do: the present owner goes on with the run. If it happens often, give the lease more time "
-    "(`STEPFAST_LEASE`).",
+    "E-RUN-002": "Raised in a worker: nothing to do, the present owner goes on with the run; if it happens often, give "
+    "the lease more time (`STEPFAST_LEASE`). Of a run that failed with it: find out what kills the process, as a lack "
+    "of memory or a fault in a C extension does, then `stepfast dead-letters replay RUN`; `STEPFAST_MAX_CRASHES` is "
+    "how many deaths it takes.",
     "E-RUN-003": "Look at the run's state; [states](states.md) shows which moves it allows.",
     "E-RUN-004": "Start a worker with the code that began the run, or give the changed workflow a new version; where "
     "neither code fits any more, `stepfast runs rollback RUN --to STEP` and `stepfast runs resume RUN`.",
@@ -526,9 +528,14 @@ def settings_page() -> str:
         "Settings",
         "An option of the command line or an argument in Python beats a variable with the prefix `STEPFAST_`, which "
         "beats the plain variable, which beats `[tool.stepfast]` in the nearest pyproject.toml, which beats the "
-        "default. An empty variable counts as not set. A value that does not fit stops the program at its start with "
-        "E-VAL-001; all such values are named at once. A variable `STEPFAST_…` that nothing reads is told of in the "
-        "log, with the nearest name there is.",
+        "default. What is relative in that file, the app, the file of a SQLite database, the folder for blobs and the "
+        "file for seals, is relative to the folder that the file is in; given in any other way, and by default, it is "
+        "relative to the folder that the process runs in. An empty variable counts as not set. A value that does not "
+        "fit stops the program at its start with E-VAL-001; all such values are named at once. A variable "
+        "`STEPFAST_…` that nothing reads is told of in the log, with the nearest name there is; so are the names "
+        "that are kept for parts to come, and change nothing yet: "
+        + ", ".join(f"`{name}`" for name in sorted(settings.LATER))
+        + ".",
         _table(("variable", "key in pyproject.toml", "meaning", "allowed", "default"), rows),
     )
 

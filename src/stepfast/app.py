@@ -14,7 +14,7 @@ from stepfast.doors import Doors
 from stepfast.executors import Executors
 from stepfast.interrupting import run_in_order
 from stepfast.kernel.durations import Duration
-from stepfast.kernel.errors import StepfastError
+from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.kernel.ids import RANDOM_BITS, Ids, RunId, WorkerId, parse_run_id
 from stepfast.kernel.numbers import check_whole
 from stepfast.kernel.texts import check_optional_text, check_texts
@@ -99,11 +99,11 @@ class Stepfast(Doors):
         `only` is the id of a run: the worker executes it and all that it starts, and nothing that belongs to others.
         """
         given: dict[str, Any] = {
-            "queues": None if queues is None else check_texts("queues", queues),
+            "queues": None if queues is None else _some("queues", queues, "serve those of the workflows"),
             "concurrency": None
             if concurrency is None
             else check_whole("concurrency", concurrency, *BOUNDS["concurrency"]),
-            "tenants": None if tenants is None else check_texts("tenants", tenants),
+            "tenants": None if tenants is None else _some("tenants", tenants, "serve all"),
             "poll_ms": None if poll is None else checked_ms("poll", poll),
             "grace_ms": None if grace is None else checked_ms("grace", grace),
             "label": check_optional_text("label", label),
@@ -217,7 +217,7 @@ class Stepfast(Doors):
 
     async def runs(
         self,
-        workflow: str | None = None,
+        workflow: AnyWorkflow | Template | str | None = None,
         *,
         limit: int = 100,
         cursor: str | None = None,
@@ -226,7 +226,7 @@ class Stepfast(Doors):
         """A page of runs, newest first; the id of the last one is the cursor of the next page.
 
         Filters are `version`, `state`, `queue`, `tenant`, `actor`, `correlation_id`, `subject`, `thread_id`, `tag`, and
-        `queued_after` and `updated_after`, which are moments in milliseconds since 1970.
+        `queued_after` and `updated_after`, which are a datetime or milliseconds since 1970.
         """
         from stepfast.filters import page_size, place, run_filter
 
@@ -334,3 +334,11 @@ def run_on_default_app(workflow: Workflow, args: tuple[Any, ...], kwargs: dict[s
             return await (await app.start(workflow, *args, arguments=kwargs))
 
     return run_in_order(run())
+
+
+def _some(what: str, names: Iterable[str], without: str) -> tuple[str, ...]:
+    """Names, of which there must be one: a worker for none would wait for ever, and nobody means all by it."""
+    given = check_texts(what, names)
+    if not given:
+        raise Invalid(f"{what} is empty; name at least one, or leave it out to {without}.")
+    return given

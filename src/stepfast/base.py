@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +16,7 @@ from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.kernel.texts import check_optional_text, check_text, shown
 from stepfast.listening import Listeners
 from stepfast.settings import Found, Settings, read_settings, warn_of_unknown
+from stepfast.sharing import Shared
 from stepfast.stores.blobs.urls import blobs_for
 from stepfast.stores.urls import is_sqlite, sqlite_path, store_for
 from stepfast.tokens import GivenKeys, KeyFile, NoKeys, TokenKeys, new_callback
@@ -58,6 +60,7 @@ class AppBase:
         executors: Iterable[object] | None = None,
         policies: Iterable[Policy] = (),
     ) -> None:
+        _check_ports(clock, blobs)
         self._make_store = database if callable(database) else None
         url = None if callable(database) else check_optional_text("database", database)
         given = {} if url is None else {"STEPFAST_DATABASE_URL": Found(url, "database")}
@@ -76,6 +79,8 @@ class AppBase:
         self._policies = AppPolicies(policies, self._executors.get)
         self._bound: dict[Hashable, Workflow] = {}
         self._parts: Parts | None = None
+        self._is_opening = False
+        self._shared: Shared[Parts] = Shared(self._open_store, self.close)
         known = None if workflows is None else [self._own(given) for given in workflows]
         self._registry = Registry(known, self._executors)
         self.names_its_workflows = known is not None
@@ -145,9 +150,25 @@ class AppBase:
                 await self.close()
                 raise
 
+    @asynccontextmanager
+    async def _used(self) -> AsyncIterator[Parts]:
+        """The parts of the app as it is open, or else as all who come here meanwhile have it open together."""
+        if self._parts is not None and not self._shared.is_used:
+            yield self._parts
+            return
+        async with self._shared.use() as parts:
+            yield parts
+
     async def _open_store(self) -> Parts:
-        if self._parts is not None:
+        if self._parts is not None or self._is_opening:
             raise StepfastError("This app is open already. Use it, or close it first.")
+        self._is_opening = True
+        try:
+            return await self._opened_parts()
+        finally:
+            self._is_opening = False
+
+    async def _opened_parts(self) -> Parts:
         # Engine and workers: whoever defines workflows and makes an app of them needs neither yet.
         from stepfast.engine.values import Values
         from stepfast.parts import Parts
@@ -262,6 +283,20 @@ class AppBase:
         if self._parts is None:
             raise StepfastError("The app is not open. Use it inside `async with app:`.")
         return self._parts
+
+
+def _check_ports(clock: object, blobs: object) -> None:
+    """Refuse what was brought and does not fit, where it was given."""
+    if clock is None and (blobs is None or isinstance(blobs, str | Path)):
+        return
+    # Whoever brings nothing does not pay for it.
+    from stepfast.kernel.blobs import Blobs
+    from stepfast.kernel.ports import Clock, check_port
+
+    if clock is not None:
+        check_port("clock", clock, Clock)
+    if blobs is not None and not isinstance(blobs, str | Path):
+        check_port("blobs", blobs, Blobs)
 
 
 def definition_of(given: AnyWorkflow) -> Workflow:

@@ -129,16 +129,17 @@ def pages_of_letters(store: Store, where: LetterFilter, earlier: Earlier) -> Pag
 async def _filled(
     read: Callable[[RunId | None, int], Awaitable[list[V]]], fits: Callable[[V], bool], before: RunId | None, size: int
 ) -> tuple[list[V], RunId | None]:
-    """So many of those that fit, however many do not in between, and where the next page begins."""
+    """So many of those that fit, however many do not in between, and where the next page begins, if there is one."""
     found: list[V] = []
-    while len(found) < size:
-        views = await read(before, size)
+    while len(found) <= size:
+        # One more than is wanted tells whether this page is the last.
+        views = await read(before, size + 1)
         found += filter(fits, views)
-        if len(views) < size:
+        if len(views) <= size:
             break
         before = views[-1].run_id
     page = found[:size]
-    return page, page[-1].run_id if len(page) == size else None
+    return page, page[-1].run_id if len(found) > size else None
 
 
 async def change_pages(

@@ -32,15 +32,16 @@ class Filters(TypedDict, total=False):
     subject: str | None
     thread_id: str | None
     tag: str | None
-    queued_after: int | None
-    updated_after: int | None
+    queued_after: datetime | int | None
+    updated_after: datetime | int | None
 
 
 _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "version": lambda name, given: check_whole(name, given, 1, MAX_VERSION),
     "state": lambda name, given: _state(given),
-    "queued_after": lambda name, given: check_whole(name, given, 0),
-    "updated_after": lambda name, given: check_whole(name, given, 0),
+    "workflow": lambda name, given: check_text(name, _name_of(given)),
+    "queued_after": lambda name, given: _moment(name, given),
+    "updated_after": lambda name, given: _moment(name, given),
 }
 
 
@@ -55,6 +56,11 @@ def run_filter(given: object) -> RunFilter:
         if name not in known:
             raise Invalid(f"There is no filter {shown(name)}; there are {', '.join(known)}.")
     return RunFilter(**{name: _checked(name, value) for name, value in given.items() if value is not None})
+
+
+def _name_of(workflow: Any) -> Any:
+    """The name of a workflow, whether it is given by that or as what is started."""
+    return getattr(getattr(workflow, "workflow", workflow), "name", workflow)
 
 
 def _checked(name: str, value: object) -> Any:

@@ -67,6 +67,7 @@ EVENTS = {
     "plugin_failed": LogEvent("warning", "What an installed package brings could not be used; the others are."),
     "process_ended": LogEvent("warning", "A worker process died; another takes its place after a pause."),
     "process_replaced": LogEvent("info", "A worker process reached its number of runs or memory and is replaced."),
+    "migration_waits": LogEvent("warning", "Somebody else migrates the database; it is told who, and waited for."),
     "process_started": LogEvent("info", "The supervisor started a worker process."),
     "results_failed": LogEvent(
         "warning", "The store did not tell the results somebody waits for; they are asked again. " + _SELDOM
@@ -77,6 +78,7 @@ EVENTS = {
     "run_waits_for_code": LogEvent("error", "The code does not fit the run's records; it waits for other code."),
     "runs_ended": LogEvent("warning", "Upkeep ended runs past their deadline, or children that nobody will join."),
     "runs_recovered": LogEvent("warning", "Runs of dead workers went back to the line, or failed for good."),
+    "setting_without_effect": LogEvent("warning", "A setting is of a part to come, and changes nothing yet."),
     "setting_unknown": LogEvent("warning", "A setting has a name that nothing reads; the nearest known name is given."),
     "store_away": LogEvent("warning", "The store cannot be reached; decisions wait for it."),
     "drain_left_runs": LogEvent(

@@ -133,7 +133,8 @@ class Run(Generic[T]):
     async def result(self, timeout: Duration | None = None) -> T:
         """What the workflow returned; raises RunFailed, RunCancelled, or WaitTimeout after the timeout.
 
-        It is the result of the newest generation: after a retry or a rerun, of the one that this opened.
+        It is the result of the newest generation: after a retry or a rerun, of the one that this opened. What is stored
+        is read before WaitTimeout is raised, so that a timeout of 0 asks whether the run has ended.
         """
         refuse_in_workflow("run.result()")
         if not self._known_here:
@@ -143,9 +144,15 @@ class Run(Generic[T]):
             async with asyncio.timeout(timeout_s):
                 outcome = await self._home.results.wait(self._watch, look_at_once=not self._known_here)
         except TimeoutError:
-            within = "" if timeout is None else f" within {told_span(timeout)}"
-            raise WaitTimeout(f"Run {self.id} has not ended{within}. It goes on; ask for it again.") from None
+            outcome = await self._last_look("" if timeout is None else f" within {told_span(timeout)}")
         return await self._value_of(outcome)
+
+    async def _last_look(self, within: str) -> OutcomeView:
+        # The time may have been too short for the store to answer even once.
+        outcome = await self._home.results.look(self._watch)
+        if outcome is None:
+            raise WaitTimeout(f"Run {self.id} has not ended{within}. It goes on; ask for it again.")
+        return outcome
 
     async def info(self) -> RunView:
         """The run as it stands now."""

@@ -6,8 +6,7 @@ import asyncio
 import json
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -76,7 +75,7 @@ class UpkeepDone(NamedTuple):
 
 
 class Serverless:
-    """Opens the app for each call unless it is open, and leaves nothing running behind."""
+    """Opens the app for each call unless it is open, and leaves nothing running behind; calls at once share it."""
 
     def __init__(self, app: AppBase) -> None:
         self._app = app
@@ -89,7 +88,7 @@ class Serverless:
         A run that somebody else holds, that waits or that is not due is `suspended`; one that was cancelled is
         `completed`: there is nothing left to do.
         """
-        async with self._opened() as parts:
+        async with self._app._used() as parts:
             run = parts.handle(parse_run_id(run_id), known_here=False)
             if (await run.info()).state not in ENDED:
                 await parts.execute(parse_run_id(run_id))
@@ -103,7 +102,7 @@ class Serverless:
         def note(outcome: OutcomeView) -> None:
             ends[outcome.state] += 1
 
-        async with self._opened() as parts:
+        async with self._app._used() as parts:
             settings = replace(self._app._settings, max_runs=max_runs)
             worker = await parts.add_worker(settings, ended=note)
             try:
@@ -119,7 +118,7 @@ class Serverless:
         A worker that has been silent for longer than its lease gets half of it once more to be heard of, so that a call
         which finds one takes that long.
         """
-        async with self._opened() as parts:
+        async with self._app._used() as parts:
             settings, clock = self._app._settings, self._app._clock
             await _settled(parts, clock)
             upkeep = UpkeepLoop(parts.store, clock, settings.upkeep_ms, settings.max_crashes)
@@ -162,17 +161,6 @@ class Serverless:
         end = clock.now() + PART_MS
         return lambda: clock.now() >= end
 
-    @asynccontextmanager
-    async def _opened(self) -> AsyncIterator[Parts]:
-        app = self._app
-        opened_here = app._parts is None
-        parts = app._parts or await app._open_store()
-        try:
-            yield parts
-        finally:
-            if opened_here:
-                await app.close()
-
 
 def _me() -> str:
     """What lines of the log call a host that is no worker, and so has no id."""
@@ -190,10 +178,17 @@ def lambda_handler(app: AppBase) -> Callable[[Mapping[str, Any], object], dict[s
 
     def handler(event: Any, context: object) -> dict[str, Any]:
         if isinstance(event, Mapping) and "Records" in event:
-            return asyncio.run(_handle_batch(host, event["Records"]))
+            return asyncio.run(_handle_batch(host, _records_in(event)))
         return {"result": str(asyncio.run(host.handle(_run_id_in(event))))}
 
     return handler
+
+
+def _records_in(event: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    records = event["Records"]
+    if not isinstance(records, list) or not all(isinstance(record, Mapping) for record in records):
+        raise Invalid(f"The Records of the event are {shown(records)}; they must be a list of objects with a `body`.")
+    return records
 
 
 async def _handle_batch(host: Serverless, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from stepfast.kernel.blobs import IN_THE_DATABASE
 from stepfast.kernel.durations import in_seconds, span_ms
 from stepfast.kernel.texts import MAX_TEXT, check_text, shown
 from stepfast.signing import KEYS_ALLOWED as SEAL_KEYS_ALLOWED
 from stepfast.signing import read_seal_keys
 from stepfast.stores.blobs.urls import FORMS as BLOB_FORMS
 from stepfast.stores.blobs.urls import check_blobs
-from stepfast.stores.urls import FORMS, POSTGRES_FORM, check_database, is_postgres, without_password
+from stepfast.stores.urls import FORMS, POSTGRES_FORM, check_database, database_in, is_postgres, without_password
 from stepfast.tokens import KEYS_ALLOWED, read_keys
 from stepfast.worker.settings import BOUNDS
 from stepfast.workflows.executors.allowed import read_modules, read_names, read_networks, read_variables
@@ -37,6 +39,8 @@ class Kind:
     allowed: str
     read: Callable[[str], Any]
     show: Callable[[str], str] = shown
+    in_folder: Callable[[str, Path], str] = lambda text, _: text
+    """The text as it is meant in a file of that folder: what is relative in it is relative to the folder."""
 
 
 def number(lowest: int, highest: int = MAX_COUNT) -> Kind:
@@ -99,6 +103,14 @@ def _read_blobs(text: str) -> str:
     return text
 
 
+def _path_in(text: str, folder: Path) -> str:
+    return str(folder / text)
+
+
+def _blobs_in(text: str, folder: Path) -> str:
+    return text if text == IN_THE_DATABASE or "://" in text else _path_in(text, folder)
+
+
 def _without_password(text: str) -> str:
     return shown(without_password(text))
 
@@ -111,9 +123,9 @@ def _read_urls(text: str) -> tuple[str, ...]:
     return urls
 
 
-DATABASE = Kind(FORMS, _read_database, _without_password)
+DATABASE = Kind(FORMS, _read_database, _without_password, database_in)
 DIRECT = Kind(POSTGRES_FORM, _read_direct, _without_password)
-BLOBS = Kind(BLOB_FORMS, _read_blobs)
+BLOBS = Kind(BLOB_FORMS, _read_blobs, in_folder=_blobs_in)
 URLS = Kind("URLs with commas between them, like redis://host:6379/0?stream=events", _read_urls)
 NAMES = Kind("names with commas between them", read_names)
 MODULES = Kind("names of modules like shop.orders or shop.* with commas between them, or * for all", read_modules)
@@ -122,6 +134,7 @@ NETWORKS = Kind("addresses and networks like 10.0.0.0/8 with commas between them
 KEYS = Kind(KEYS_ALLOWED, read_keys)
 SEAL_KEYS = Kind(SEAL_KEYS_ALLOWED, read_seal_keys)
 TEXT = Kind(f"text of 1 to {MAX_TEXT:,} characters", _read_text)
+FILE = Kind(TEXT.allowed, _read_text, in_folder=_path_in)
 LOG = Kind(f"a level ({', '.join(LEVELS)}), a format ({', '.join(FORMATS)}), or both with a comma", _read_log)
 # A hundred days: no backoff needs more, and the sum of many stays a moment that every store can hold.
 MILLISECONDS = number(0, 100 * 24 * 3_600_000)

@@ -1,7 +1,8 @@
 """Every setting: its names, what it allows, its default, and where its value comes from.
 
 An option beats a variable with the prefix STEPFAST_, which beats the plain variable, which beats `[tool.stepfast]` in
-the nearest pyproject.toml, which beats the default.
+the nearest pyproject.toml, which beats the default. What is relative in that file is relative to its folder, all else
+to the folder that the process runs in.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from stepfast.setting_kinds import (
     BLOBS,
     DATABASE,
     DIRECT,
+    FILE,
     KEYS,
     LOG,
     MILLISECONDS,
@@ -171,7 +173,7 @@ SETTINGS = (
         "and what packages bring.",
         is_secret=True,
     ),
-    Setting("STEPFAST_SEAL_FILE", TEXT, "", "A file outside of the database that every seal is copied to."),
+    Setting("STEPFAST_SEAL_FILE", FILE, "", "A file outside of the database that every seal is copied to."),
     Setting(
         "STEPFAST_COMMANDS", NAMES, "", "The programs that `command.run` may run, by exact name or path; `*`: all."
     ),
@@ -239,8 +241,12 @@ class Settings:
     worker: WorkerSettings = field(default_factory=WorkerSettings)
     allowed: Allowed = field(default_factory=Allowed)
     unknown: tuple[tuple[str, str], ...] = ()
+    without_effect: tuple[str, ...] = ()
+    """Names that are set, and belong to parts to come."""
     app_place: str = field(default="", compare=False)
     """Where `app` was given, for messages; so for `sinks`."""
+    app_folder: Path = field(default=Path(), compare=False)
+    """The folder that `app` is found from."""
     sinks_place: str = field(default="", compare=False)
 
 
@@ -250,6 +256,8 @@ class Found(NamedTuple):
     text: str
     place: str
     unfit: str = ""
+    folder: Path = Path()
+    """What is relative in it is relative to this."""
 
 
 def read_settings(
@@ -280,7 +288,9 @@ def read_settings(
         worker=worker,
         allowed=_allowed(values),
         unknown=tuple(sources.unknown()),
+        without_effect=tuple(sources.without_effect()),
         app_place=values.place("APP"),
+        app_folder=values.folder("APP"),
         sinks_place=values.place("SINKS"),
     )
 
@@ -288,7 +298,9 @@ def read_settings(
 def warn_of_unknown(settings: Settings) -> None:
     """Tell of names that nothing reads, of each once in a process."""
     for name, nearest in settings.unknown:
-        _warn_once(name, nearest)
+        _warn_of_unknown(name, nearest)
+    for name in settings.without_effect:
+        _warn_of_no_effect(name)
 
 
 def _allowed(values: _Values) -> Allowed:
@@ -360,6 +372,11 @@ class _Values:
         found = self.found.get(PREFIX + name)
         return "" if found is None else found.place
 
+    def folder(self, name: str) -> Path:
+        """What a setting is relative to."""
+        found = self.found.get(PREFIX + name)
+        return Path() if found is None else found.folder
+
     def _read(self, setting: Setting, found: Found | None) -> None:
         if found is None:
             return
@@ -380,7 +397,8 @@ def _read(setting: Setting, found: Found) -> Any:
     # As text, an array or a table would pass for a name or a path that nobody meant.
     if found.unfit:
         raise ValueError
-    return setting.kind.read(found.text)
+    value = setting.kind.read(found.text)
+    return value if found.folder == Path() else setting.kind.read(setting.kind.in_folder(found.text, found.folder))
 
 
 def _misfit(setting: Setting, found: Found) -> str:
@@ -395,6 +413,7 @@ class _Sources:
         self._options = options
         self._variables = {name: value for name, value in environment.items() if value}
         self._file, self._table = project_table(folder)
+        self._folder = Path() if self._file.parent == folder else self._file.parent
 
     def find(self, setting: Setting) -> Found | None:
         if setting.name in self._options:
@@ -421,19 +440,31 @@ class _Sources:
         yield from ((queue, given) for queue, given in found.items() if queue)
 
     def _of_the_project(self, key: str, entry: Entry) -> Found:
-        return Found(entry.text, f"[tool.stepfast] {key} in {self._file}", entry.unfit)
+        return Found(entry.text, f"[tool.stepfast] {key} in {self._file}", entry.unfit, self._folder)
 
     def unknown(self) -> Iterator[tuple[str, str]]:
         """Names that nothing reads, each with the known one that is nearest."""
-        known = {setting.name for setting in SETTINGS} | LATER
-        variables = {name: name for name in self._variables if name.startswith(PREFIX)}
-        keys = {PREFIX + key.upper(): f"[tool.stepfast] {key}" for key in self._table}
-        given = keys | variables
-        for name in sorted(given.keys() - known):
+        known, given = {setting.name for setting in SETTINGS}, self._given()
+        for name in sorted(given.keys() - known - LATER):
             if not name.startswith((_QUEUE_PREFIX, *_OF_OUR_TOOLS)):
                 yield given[name], difflib.get_close_matches(name, sorted(known), 1, cutoff=0.0)[0]
 
+    def without_effect(self) -> Iterator[str]:
+        """Names that nothing reads yet."""
+        given = self._given()
+        yield from (given[name] for name in sorted(given.keys() & LATER))
+
+    def _given(self) -> dict[str, str]:
+        """Every name of ours that is set, and how people have written it."""
+        variables = {name: name for name in self._variables if name.startswith(PREFIX)}
+        return {PREFIX + key.upper(): f"[tool.stepfast] {key}" for key in self._table} | variables
+
 
 @cache
-def _warn_once(name: str, nearest: str) -> None:
+def _warn_of_unknown(name: str, nearest: str) -> None:
     log.warning("setting_unknown", name=name, nearest=nearest)
+
+
+@cache
+def _warn_of_no_effect(name: str) -> None:
+    log.warning("setting_without_effect", name=name)

@@ -9,6 +9,7 @@ from stepfast.kernel.errors import StoreUnusable
 from stepfast.kernel.exchange import Look
 from stepfast.kernel.generations import ChildView
 from stepfast.kernel.ids import RunId
+from stepfast.kernel.marks import caught_calls
 from stepfast.kernel.ports import Store
 from stepfast.kernel.reasons import Why, explain, telling_events
 from stepfast.kernel.review_views import ReviewFilter
@@ -38,7 +39,15 @@ async def why_of(store: Store, run: RunView) -> Why:
     told = await _newest_event(store, run.run_id, telling_events(run, look))
     owners = await _asked_owners(store, run.run_id) if waits_for_people(look) else {}
     children = await _open_children(store, run.run_id, look) if run.worker_id is None else []
-    return explain(Seen(run, look, await store.workers(), told, await store.now(), owners, children))
+    caught = await _caught(store, run)
+    return explain(Seen(run, look, await store.workers(), told, await store.now(), owners, children, caught))
+
+
+async def _caught(store: Store, run: RunView) -> list[str]:
+    """The steps whose failures a retry of the run would keep; only functions catch any by themselves."""
+    if run.state is not RunState.FAILED or run.definition is not None:
+        return []
+    return [call.address for call in caught_calls(run.error, await store.steps(run.run_id))]
 
 
 async def _newest_event(store: Store, run_id: RunId, types: frozenset[str]) -> EventView | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -34,7 +35,8 @@ class AppWorker:
         self._settings = settings
         self._only = only
         self._worker: Worker | None = None
-        self._opened_the_app = False
+        self._open = AsyncExitStack()
+        """What is to be closed behind it."""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -74,14 +76,10 @@ class AppWorker:
         if self._worker is not None:
             raise StepfastError("This worker was started before. Make another one with `app.worker(...)`.")
         app = self._app
-        self._opened_the_app = app._parts is None
-        parts = app._parts or await app._open_store()
-        try:
+        async with AsyncExitStack() as opened:
+            parts = await opened.enter_async_context(app._used())
             self._worker = await parts.add_worker(self._settings, self._kind())
-        except BaseException:
-            if self._opened_the_app:
-                await app.close()
-            raise
+            self._open = opened.pop_all()
         served = self._worker.settings
         log.info(
             "worker_started",
@@ -100,14 +98,16 @@ class AppWorker:
         return Worker if self._only is None else partial(FamilyWorker, root=self._only)
 
     async def stop(self, grace: Duration | None = None) -> None:
-        """Claim no more, let steps under way finish within the grace time, hand back the rest, and leave."""
-        worker, parts = self._started(), self._app._parts
-        if parts is None:
+        """Claim no more, let steps under way finish within the grace time, hand back the rest, and leave.
+
+        Of a worker that was never started, or whose start failed, there is nothing to stop.
+        """
+        worker, parts = self._worker, self._app._parts
+        if worker is None or parts is None:
             return
         log.info("worker_stopping", worker_id=worker.worker_id, running=worker.stats().running)
-        await parts.remove_worker(worker, None if grace is None else span_ms(grace, "grace"))
-        if self._opened_the_app:
-            await self._app.close()
+        async with self._open:
+            await parts.remove_worker(worker, None if grace is None else span_ms(grace, "grace"))
         log.info("worker_stopped", worker_id=worker.worker_id, runs_processed=worker.stats().runs_processed)
 
     def stats(self) -> WorkerStats:

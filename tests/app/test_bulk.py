@@ -69,6 +69,13 @@ async def test_a_bulk_command_goes_on_where_it_ended(client):
     assert rest.skipped == 0
 
 
+async def test_a_page_that_is_full_and_the_last_has_no_cursor(client, monkeypatch):
+    monkeypatch.setattr(bulk, "PAGE_RUNS", 2)
+    await started(client, 4)
+    assert [answer.cursor is None async for answer in client.change_pages("pause", {})] == [False, True]
+    assert (await client.change_many("resume", {}, limit=4)).cursor is None
+
+
 async def test_a_refusal_is_answered_for_its_run_alone(client, monkeypatch):
     runs = await started(client, 2)
     change = client._parts.store.change

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import datetime
 import random
+import threading
 import time
 import uuid
 from datetime import datetime as moment
@@ -286,6 +288,20 @@ def test_a_dotted_import_gives_the_name_of_the_package():
         await charge(len(os.path.join(os.getenv("HOME", ""), "x")))
 
     assert [call.call for call in unsafe_calls(careless.workflow)] == ["os.getenv"]
+
+
+def test_threads_of_a_workflows_own_are_named():
+    @workflow
+    def careless(orders: list[int]) -> None:
+        from concurrent.futures import ThreadPoolExecutor as Pool
+
+        with Pool() as pool:
+            list(pool.map(print, orders))
+        threading.Thread(target=print, daemon=True).start()
+        concurrent.futures.ThreadPoolExecutor()
+
+    pool = "concurrent.futures.thread.ThreadPoolExecutor"
+    assert [call.call for call in unsafe_calls(careless.workflow)] == [pool, "threading.Thread", pool]
 
 
 def test_a_name_that_the_workflow_imports_from_elsewhere_is_not_that_of_its_file():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -462,3 +463,11 @@ async def test_a_run_that_is_put_off_cannot_be_executed_yet(client):
     run = await client.start(say, "hello", delay="1h")
     with pytest.raises(IllegalMove, match="put off until"):
         await run.execute()
+
+
+async def test_runs_are_listed_by_the_workflow_itself_and_since_a_moment(database):
+    async with app_on(database, [patient, say], worker=False) as app:
+        run, _ = await app.start(patient), await app.start(say, "a")
+        past, future = datetime(2020, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
+        assert [view.run_id for view in await app.runs(patient, queued_after=past)] == [run.id]
+        assert await app.runs(patient, updated_after=future) == []

@@ -1,8 +1,10 @@
 """An app on a store that its user brings."""
 
+import re
+
 import pytest
 
-from stepfast import Stepfast
+from stepfast import Invalid, Stepfast
 from stepfast.kernel.ports import Clock, Store
 from stepfast.stores.urls import store_for
 from tests.support.apps import QUICK
@@ -12,6 +14,19 @@ from tests.support.workflows import say
 @pytest.fixture
 def made() -> list[Store]:
     return []
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"blobs": 5}, "blobs is 5, which has no open, close, put, get, has, delete, list."),
+        ({"blobs": object()}, "A Blobs has open, close, put"),
+        ({"clock": object()}, "which has no now, local, follow, sleep. A Clock has"),
+    ],
+)
+def test_what_lacks_the_calls_of_a_port_is_refused_where_it_is_given(given, told):
+    with pytest.raises(Invalid, match=re.escape(told)):
+        Stepfast("sqlite:///never.db", **given)
 
 
 async def test_an_app_asks_for_a_store_each_time_it_opens(database, made):

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from stepfast import StepfastError, receive, workflow
+from stepfast import StepfastError, WaitTimeout, receive, workflow
 from tests.support.apps import app_on
 from tests.support.following import until
 from tests.support.workflows import say
@@ -69,3 +69,32 @@ async def test_a_result_can_be_asked_for_again(database):
     async with app_on(database, [say]) as app:
         run = await app.start(say, "hello")
         assert [await run, await run, await app.get(run.id)] == ["hello"] * 3
+
+
+@pytest.mark.parametrize("timeout", [0, "1ms"])
+async def test_a_timeout_that_is_too_short_for_an_answer_still_brings_the_stored_end(database, monkeypatch, timeout):
+    async with app_on(database, [say]) as app:
+        run = await app.start(say, "hello")
+        await run
+        monkeypatch.setattr(app._open_parts().store, "outcomes", _slowly(app._open_parts().store.outcomes))
+        assert [await run.result(timeout=timeout), await app.get(run.id).result(timeout=timeout)] == ["hello"] * 2
+
+
+def _slowly(ask):
+    async def outcomes(run_ids):
+        # Longer than the timeout, as a database that is far away or busy answers.
+        for _ in range(50):
+            await asyncio.to_thread(int)
+        return await ask(run_ids)
+
+    return outcomes
+
+
+async def test_a_timeout_of_nothing_asks_whether_a_run_has_ended(database):
+    async with app_on(database, [patient]) as app:
+        run = await app.start(patient)
+        with pytest.raises(WaitTimeout, match=f"Run {run.id} has not ended within 0 s"):
+            await run.result(timeout=0)
+        await run.signal("go", "now")
+        assert await run == "now"
+        assert await run.result(timeout=0) == "now"

@@ -11,14 +11,17 @@ from dataclasses import replace
 import pytest
 
 from stepfast import Invalid, NotFound, Retry, RunState, Stepfast, StepfastError, receive, serverless, step, workflow
+from stepfast.base import AppBase
 from stepfast.engine import pruning
 from stepfast.engine.pruning import Progress, Pruner
 from stepfast.kernel.retention import PolicyChange
+from stepfast.parts import Parts
 from stepfast.serverless import Handled, lambda_handler
 from stepfast.sinks import CallbackSink
 from tests.support.apps import QUICK, app_on
 from tests.support.following import until
 from tests.support.sql import execute
+from tests.support.turns import turn
 from tests.support.workflows import say
 
 
@@ -104,6 +107,47 @@ async def test_an_app_that_is_closed_is_opened_for_the_call_alone(database):
     assert await app.serverless().handle(run_id) == "completed"
     with pytest.raises(StepfastError, match="not open"):
         app.get(run_id)
+
+
+async def test_calls_at_the_same_time_share_what_the_first_has_opened(database, monkeypatch):
+    stores: list[object] = []
+    open_store = AppBase._opened_parts
+
+    async def counted(self: AppBase) -> Parts:
+        parts = await open_store(self)
+        stores.append(parts)
+        return parts
+
+    async with app_on(database, WORKFLOWS, worker=False) as client:
+        runs = [await client.start(say, "hello"), await client.start(patient), await client.start(patient)]
+    monkeypatch.setattr(AppBase, "_opened_parts", counted)
+    app = app_on(database, WORKFLOWS)
+    hosts = [app.serverless(), app.serverless()]
+    calls = [hosts[number % 2].handle(run.id) for number, run in enumerate(runs)]
+    answers = await asyncio.gather(*calls, hosts[0].upkeep(), hosts[1].process_available(1))
+    assert answers[:3] == [Handled.COMPLETED, Handled.SUSPENDED, Handled.SUSPENDED]
+    assert (app._parts, len(stores)) == (None, 1)
+    assert await hosts[0].handle(runs[0].id) is Handled.COMPLETED
+    assert (app._parts, len(stores)) == (None, 2)
+
+
+async def test_a_call_that_is_given_up_takes_the_app_from_no_other(database):
+    async with app_on(database, WORKFLOWS, worker=False) as client:
+        run = await client.start(say, "hello")
+    app = app_on(database, WORKFLOWS)
+    first = asyncio.create_task(app.serverless().handle(run.id))
+    second = asyncio.create_task(app.serverless().handle(run.id))
+    await turn()
+    first.cancel()
+    assert await second in (Handled.COMPLETED, Handled.SUSPENDED)
+    assert (first.cancelled(), app._parts) == (True, None)
+
+
+async def test_an_app_that_is_being_opened_is_not_opened_twice(database):
+    app = app_on(database, WORKFLOWS, worker=False)
+    answers = await asyncio.gather(app.open(), app.open(), return_exceptions=True)
+    await app.close()
+    assert [type(answer) for answer in answers] == [type(None), StepfastError]
 
 
 async def test_what_is_ready_is_processed_and_counted(client):
@@ -301,6 +345,12 @@ def test_a_lambda_names_the_messages_that_it_could_not_handle(tmp_path):
 def test_a_lambda_refuses_an_event_that_names_no_run(tmp_path):
     with pytest.raises(Invalid, match="names no run"):
         lambda_handler(app_on(f"sqlite:///{tmp_path}/app.db", WORKFLOWS))({"source": "timer"}, None)
+
+
+@pytest.mark.parametrize("records", ["x", None, ["x"], {"body": "x"}])
+def test_a_lambda_refuses_records_that_are_no_list_of_objects(tmp_path, records):
+    with pytest.raises(Invalid, match="must be a list of objects"):
+        lambda_handler(app_on(f"sqlite:///{tmp_path}/app.db", WORKFLOWS))({"Records": records}, None)
 
 
 def started_in(database: str) -> str:

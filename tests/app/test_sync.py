@@ -48,6 +48,11 @@ def test_a_run_is_started_and_awaited(app):
     assert (run.result(timeout="30s"), run.info().state) == ("hello", RunState.COMPLETED)
 
 
+def test_a_result_that_is_there_is_read_without_waiting(app):
+    run = app.start(say, "hello")
+    assert [run.result(), run.result(timeout=0)] == ["hello"] * 2
+
+
 def test_a_workflow_that_is_not_there_is_not_found(app):
     with pytest.raises(WorkflowNotFound, match="No workflow is named 'ghost'"):
         app.start("ghost")

@@ -33,6 +33,28 @@ async def break_down() -> None:
     raise ValueError("no card")
 
 
+mended: list[str] = []
+
+
+@step(retry=Retry(attempts=1))
+async def count(page: int) -> int:
+    if not mended:
+        raise ValueError(f"page {page} is torn")
+    return page
+
+
+@workflow
+async def gathers() -> None:
+    if any(isinstance(end, Exception) for end in await asyncio.gather(count(1), count(2), return_exceptions=True)):
+        raise RuntimeError("some failed")
+
+
+@workflow
+async def settles() -> None:
+    if not all(end.ok for end in await each(count, [1, 2], join="settled")):
+        raise RuntimeError("some failed")
+
+
 @workflow
 async def broken() -> None:
     await break_down()
@@ -80,10 +102,37 @@ async def test_a_run_of_unknown_code_says_so(client, database):
         assert "No live worker has say@1." in str(await run.why())
 
 
-async def test_a_delayed_run_says_until_when(client):
+async def test_a_delayed_run_says_until_when_and_that_nobody_will_take_it(client, database):
     run = await client.start(say, "hello", delay="1h")
-    [reason] = (await run.why()).reasons
+    [reason, lack] = (await run.why()).reasons
     assert (reason.kind, reason.due_at) == ("delay", (await run.info()).queued_at + 3_600_000)
+    assert (lack.kind, lack.text) == ("worker", "No worker is alive.")
+    async with app_on(database, [say]):
+        assert [reason.kind for reason in (await run.why()).reasons] == ["delay"]
+
+
+@pytest.mark.parametrize("flow", [gathers, settles])
+async def test_a_run_that_failed_after_it_caught_failures_names_them_and_a_retry_that_does_them_again(database, flow):
+    mended.clear()
+    async with app_on(database, [flow]) as app:
+        run = await app.start(flow)
+        with pytest.raises(RunFailed, match="some failed"):
+            await run
+        [_, caught] = (await run.why()).reasons
+        first, second = sorted(record.call.address for record in await run.steps() if record.call.name == "count")
+        assert caught.text == f"Its code had caught failures, which a retry keeps: {first}, {second}."
+        assert f"`stepfast runs retry {run.id} --step '{first}'` does that step" in caught.moved_by
+        mended.append("yes")
+        await run.retry(step=first)
+        await run
+        assert [reason.kind for reason in (await run.why()).reasons] == ["ended"]
+
+
+async def test_a_run_that_failed_by_the_failure_of_a_step_says_nothing_of_others(app):
+    run = await app.start(broken)
+    with pytest.raises(RunFailed):
+        await run
+    assert [reason.kind for reason in (await run.why()).reasons] == ["ended"]
 
 
 async def test_a_paused_run_says_who_paused_it(client):

@@ -116,7 +116,9 @@ async def test_closing_the_app_stops_its_workers(client):
         assert [view.dead_at is None for view in await client.workers.list()] == [False]
 
 
-@pytest.mark.parametrize("options", [{"concurrency": 0}, {"lease": 0}, {"tenants": []}, {"max_runs": 0}])
+@pytest.mark.parametrize(
+    "options", [{"concurrency": 0}, {"lease": 0}, {"tenants": []}, {"queues": []}, {"max_runs": 0}]
+)
 def test_options_that_do_not_fit_are_refused(database, options):
     with pytest.raises(Invalid):
         app_on(database, [say], worker=False).worker(**options)
@@ -208,6 +210,37 @@ async def test_a_worker_takes_no_more_runs_than_it_may(client):
             await asyncio.wait_for(worker.spent.wait(), 30)
         states = [(await run.info()).state for run in runs]
         assert states.count(RunState.PENDING) == 1
+
+
+async def test_queues_share_the_number_of_runs_that_a_worker_may_take(client):
+    async with client:
+        runs = [await client.start(say, "a", queue=queue) for queue in ("slow", "slow", "fast", "fast")]
+        async with client.worker(max_runs=3, queues=["empty", "fast", "slow"]) as worker:
+            await asyncio.wait_for(worker.spent.wait(), 30)
+        states = [(await run.info()).state for run in runs]
+        assert states.count(RunState.PENDING) == 1
+
+
+async def test_a_worker_that_was_never_started_can_be_stopped(client):
+    await client.worker().stop()
+
+
+async def test_a_worker_whose_start_is_called_off_leaves_the_list_of_those_alive(client, monkeypatch):
+    async with client:
+        store, announced = client._open_parts().store, asyncio.Event()
+        enrol = store.enrol
+
+        async def enrol_unheard(enrolment):
+            await enrol(enrolment)
+            announced.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(store, "enrol", enrol_unheard)
+        start = asyncio.create_task(client.worker().start())
+        await announced.wait()
+        start.cancel()
+        await asyncio.wait({start})
+        assert [view.dead_at is None for view in await client.workers.list()] == [False]
 
 
 async def test_a_run_that_is_not_due_does_not_keep_a_worker_from_being_drained(database):

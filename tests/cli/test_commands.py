@@ -11,10 +11,11 @@ import asyncpg
 import pytest
 
 from stepfast import IllegalMove, Invalid, NotFound, StepfastError, StoreUnavailable, WaitTimeout
+from stepfast.cli.demo import _next_commands
 from stepfast.cli.exits import exit_code_of
 from stepfast.kernel.errors import InvalidDefinition, KeyReused, NothingBefore, Unstorable
 from stepfast.stores.urls import without_password
-from tests.cli.processes import environment, stepfast
+from tests.cli.processes import ROOT, environment, stepfast
 from tests.cli.shop import quick
 from tests.support.apps import app_on
 
@@ -172,6 +173,12 @@ def test_the_sql_for_sqlite_makes_a_file_ready_by_the_sqlite_of_the_system(tmp_p
     assert stepfast("migrate", "--database", database).stdout.endswith("is up to date.\n")
 
 
+@pytest.mark.parametrize("url", ["sqlite:///app.db", "postgresql://db/app"])
+def test_migrate_with_sql_answers_in_json_where_that_is_asked_for(url):
+    script = stepfast("migrate", "--sql", "--database", url).stdout
+    assert json.loads(stepfast("migrate", "--sql", "-o", "json", "--database", url).stdout) == {"sql": script}
+
+
 def test_migrate_with_sql_changes_nothing(tmp_path):
     stepfast("migrate", "--sql", "--database", f"sqlite:///{tmp_path}/app.db")
     assert list(tmp_path.iterdir()) == []
@@ -210,6 +217,36 @@ def sell() -> int:
 
 app = Stepfast("sqlite:///shop.db", workflows=[sell])
 """
+
+
+def test_the_demo_of_an_installed_package_names_no_files_of_a_clone(tmp_path):
+    assert [*_next_commands(tmp_path)] == ["stepfast run FILE.py", "stepfast --help"]
+    assert [*_next_commands(ROOT)] == ["make test", ".venv/bin/python examples/order.py"]
+
+
+WITHOUT_CODE = (
+    ["runs", "list"],
+    ["doctor"],
+    ["migrate"],
+    ["queues", "list"],
+    ["workflows", "list"],
+    ["runs", "retry", "--all", "--yes"],
+)
+
+
+@pytest.mark.parametrize("command", WITHOUT_CODE, ids=" ".join)
+def test_a_command_that_needs_no_code_takes_an_app_that_knows_no_workflow(command, database, tmp_path):
+    (tmp_path / "client.py").write_text(
+        f"from stepfast import Stepfast\n\napp = Stepfast({database!r}, worker=False)\n"
+    )
+    done = stepfast(*command, "--app", "client:app", cwd=tmp_path)
+    assert (done.returncode, "knows no workflow" in done.stderr) == (0, False), done.stderr
+
+
+def test_a_command_that_needs_code_says_how_an_app_comes_to_its_workflows(tmp_path):
+    (tmp_path / "client.py").write_text("from stepfast import Stepfast\n\napp = Stepfast(worker=False)\n")
+    done = stepfast("workflows", "check", "--app", "client:app", cwd=tmp_path)
+    assert (done.returncode, "Stepfast(url, workflows=[...])" in done.stderr) == (2, True), done.stderr
 
 
 def test_migrate_means_the_database_of_the_app_that_is_named(tmp_path):

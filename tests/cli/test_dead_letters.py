@@ -158,7 +158,8 @@ async def test_a_replayed_run_goes_on_and_leaves_the_list(letters, office):
 
 
 async def test_a_discarded_run_stays_failed_and_leaves_the_list(letters, office):
-    await office("dead-letters", "discard", letters[0].id, "--reason", "too late")
+    answer = await office("dead-letters", "discard", letters[0].id, "--reason", "too late")
+    assert answer.out == f"The dead letter of run {letters[0].id} is discarded. The run stays failed.\n"
     assert ((await letters[0].info()).state, await listed(office)) == (RunState.FAILED, [letters[1].id])
     assert await listed(office, "--resolved") == [letters[1].id, letters[0].id]
 

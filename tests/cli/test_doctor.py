@@ -19,6 +19,7 @@ from stepfast.cli.checks import Level
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.sinks import SinkLetter, SinkStep
+from stepfast.settings import Settings
 from stepfast.signing import KeyedSigner, new_pair
 from stepfast.stores import rows
 from stepfast.stores.grants import RoleKind
@@ -376,4 +377,9 @@ def test_a_finding_has_its_level_and_a_bad_one_its_next_step(check, health, leve
 
 
 def test_a_setting_that_nothing_reads_is_told_of():
-    assert checks.settings((("STEPFAST_LAESE", "STEPFAST_LEASE"),)).level is Level.WARN
+    assert checks.settings(Settings(unknown=(("STEPFAST_LAESE", "STEPFAST_LEASE"),))).level is Level.WARN
+
+
+def test_a_setting_without_effect_is_worth_a_warning():
+    check = checks.settings(Settings(without_effect=("STEPFAST_SHADOW",)))
+    assert (check.level, check.found) == (Level.WARN, "STEPFAST_SHADOW has no effect in this version.")

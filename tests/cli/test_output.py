@@ -41,6 +41,20 @@ def test_output_that_nobody_reads_ends_a_command_without_a_word(database, form):
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_is_read_in_part_ends_a_command_the_same_way(unbuffered, tmp_path):
+    # More than any pipe takes at once.
+    text = {"text": "x" * 2_000_000}
+    (tmp_path / "long.py").write_text(f"from stepfast import workflow\n\n@workflow\ndef long():\n    return {text}\n")
+    command = [sys.executable, "-m", "stepfast", "run", "long.py", "--database", f"sqlite:///{tmp_path}/app.db"]
+    variables = environment(PYTHONUNBUFFERED=unbuffered)
+    with subprocess.Popen(command, cwd=tmp_path, env=variables, stdout=subprocess.PIPE) as printing:
+        assert printing.stdout is not None
+        printing.stdout.read(10)
+        printing.stdout.close()
+        assert printing.wait(timeout=60) == 141
+
+
 @pytest.mark.parametrize("form", ["table", "json"])
 def test_a_run_is_watched_no_longer_than_somebody_reads(database, form):
     run_id = stepfast("runs", "list", "-o", "json", "--database", database).stdout.split('"')[5]

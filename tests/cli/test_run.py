@@ -139,6 +139,37 @@ async def test_ctrl_c_gives_the_run_back(database):
     assert (shown["ended_at"], shown["worker_id"], shown["crashes"]) == (None, None, 0)
 
 
+LONG = """
+import asyncio, sys
+from stepfast import step, workflow
+
+@step
+async def long() -> None:
+    print("It is under way now", file=sys.stderr, flush=True)
+    await asyncio.Event().wait()
+
+@workflow
+async def working() -> None:
+    await long()
+"""
+
+
+async def test_ctrl_c_says_at_once_how_long_steps_under_way_may_go_on(database, tmp_path):
+    file = tmp_path / "long.py"
+    file.write_text(LONG)
+    with running("run", str(file), "--database", database, STEPFAST_GRACE="10ms") as command:
+        await command.says("under way")
+        command.process.send_signal(signal.SIGINT)
+        assert "within 10ms; Ctrl-C again leaves at once." in await command.says("may finish")
+        assert await command.ends() == 130
+
+
+@pytest.mark.parametrize("form", ["json", "table"])
+async def test_the_result_is_json_whatever_form_is_named(database, file, form):
+    done = await run(database, file, '"ann"', "-o", form)
+    assert (done.code, done.json) == (0, {"hello": "ann"})
+
+
 INTERRUPTING = """
 from stepfast import each, step, workflow
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from types import SimpleNamespace
 
+from rich.console import Console
+
+from stepfast.cli.printing import table_of
+from stepfast.cli.runs_listing import WHOLE
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.numbers import MAX_NUMBER
 from tests.cli.office import asking, checkout
@@ -140,3 +145,11 @@ async def test_a_cursor_that_no_page_gave_is_a_mistake_of_the_caller(client, off
 async def test_nobody_can_speak_for_one_tenant_and_for_all(client, office):
     done = await office("runs", "list", "--tenant", "acme", "--all-tenants")
     assert (done.code, "--tenant 'acme' and --all-tenants were given" in done.err) == (2, True)
+
+
+def test_a_narrow_terminal_cuts_neither_ids_nor_states():
+    row = ("01a1ecbe-0000-7000-8000-000000000001", f"{'a_long_name' * 5}@1", "cancelled", "default", "2026-11-18", "5s")
+    told = StringIO()
+    narrow = Console(file=told, width=80)
+    narrow.print(table_of(("run", "workflow", "state", "queue", "queued", "took"), [row], WHOLE))
+    assert [value in told.getvalue() for value in (row[0], row[2])] == [True, True]

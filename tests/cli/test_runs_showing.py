@@ -289,4 +289,4 @@ async def test_why_has_a_line_for_each_reason_whatever_people_wrote(client, offi
 async def test_why_in_json_has_a_reason_each(client, office):
     run = await client.start(checkout, "a", delay="1h")
     answer = await office.json("runs", "why", run.id)
-    assert [reason["kind"] for reason in answer["reasons"]] == ["delay"]
+    assert [reason["kind"] for reason in answer["reasons"]] == ["delay", "worker"]

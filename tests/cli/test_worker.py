@@ -268,6 +268,15 @@ def test_the_app_can_stand_in_the_project(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("named", ["post:app", "post.py:app"])
+def test_the_app_of_a_project_is_found_from_every_folder_in_it(named, tmp_path):
+    (tmp_path / "pyproject.toml").write_text(f'[tool.stepfast]\napp = "{named}"\n')
+    (tmp_path / "post.py").write_text("from stepfast import Stepfast\n\napp = Stepfast(workflows=[])\n")
+    (tmp_path / "deeper").mkdir()
+    done = stepfast("worker", "--drain", cwd=tmp_path / "deeper")
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize(
     ("option", "value", "complaint"),
     [

@@ -29,6 +29,21 @@ async def test_code_that_fits_ends_with_zero(office, database):
     assert done.err == "1 open run checked, 0 would not go on with this code.\n"
 
 
+@workflow
+async def taken_out() -> str:
+    return await receive("approval", str)
+
+
+async def test_runs_of_workflows_that_the_app_does_not_have_are_counted_in_the_end(office, database):
+    for _ in range(2):
+        await waiting_run(database, taken_out)
+    done = await office("workflows", "check", "--app", OFFICE)
+    told = "2 open runs of workflows that this app does not have: 2 of taken_out. If no other app on this database has"
+    assert done.code == 0
+    assert done.err.splitlines()[-1] == f"{told} them, they would wait for ever."
+    assert told in (await office("workflows", "check", "--app", OFFICE, "-o", "json")).err
+
+
 async def test_code_that_does_not_fit_ends_with_one_and_names_run_step_and_what_to_do(office, database):
     run_id = await waiting_run(database, asking_after_a_charge)
     done = await office("workflows", "check", "--app", OFFICE)

@@ -6,12 +6,13 @@ import asyncio
 
 import pytest
 
-from stepfast import Retry, RunFailed, RunState, Stepfast, race, receive, sleep, step, workflow
+from stepfast import Outside, Pending, Retry, RunFailed, RunState, Stepfast, race, receive, sleep, step, workflow
 from stepfast.workflows.steps import AsyncStep
 from tests.support.apps import PATIENT, Bodies
-from tests.support.virtual_time import event_types, timed_app, until_recorded, until_state, virtual_time
+from tests.support.virtual_time import Time, event_types, timed_app, until_recorded, until_state, virtual_time
 
 MINUTE = Retry(attempts=3, base="1m", factor=1, jitter=0)
+HALF_AN_HOUR_MS = 30 * 60 * 1_000
 
 
 def failing_step(bodies: Bodies, failures: int, retry: Retry = MINUTE) -> AsyncStep[[], str]:
@@ -61,6 +62,54 @@ async def test_a_run_that_backs_off_is_pending_and_holds_no_worker(database):
         "step_completed",
         "completed",
     ]
+
+
+async def test_equal_calls_of_one_run_and_of_others_do_not_come_back_together(database):
+    fragile = failing_step(Bodies(), failures=4, retry=Retry(attempts=2, base="1h", cap="1h", jitter=1))
+
+    @workflow
+    async def flow() -> None:
+        await asyncio.gather(fragile(), fragile())
+
+    async with timed_app(database, flow) as (app, _):
+        runs = [await app.start(flow) for _ in range(2)]
+        pauses: list[int] = []
+        for run in runs:
+            await until_recorded(run, 2)
+            pauses += [record.due_at - record.ended_at for record in await run.steps() if record.due_at]
+    assert len(set(pauses)) == 4
+
+
+async def test_questions_about_outside_work_that_fail_together_are_not_asked_again_together(database):
+    @step(retry=Retry(attempts=2, base="1h", cap="1h", jitter=1))
+    async def look_at(handle: str) -> Pending | str:
+        raise ConnectionError(handle)
+
+    @step
+    async def train() -> Outside[str]:
+        return Outside("batch", poll=look_at, every="1m")
+
+    @workflow
+    async def flow() -> None:
+        await train()
+
+    async with timed_app(database, flow) as (app, time):
+        runs = [await app.start(flow) for _ in range(2)]
+        for run in runs:
+            await until_state(run, RunState.WAITING)
+        await time.advance("1m")
+        dues = [await due_of_failed_question(app, run, time) for run in runs]
+    assert len(set(dues)) == 2
+
+
+async def due_of_failed_question(app: Stepfast, run, time: Time) -> int:
+    """When a question that has failed is asked again: no sooner than its pause says, so far from its turn."""
+    while True:
+        look = await app._open_parts().store.look(run.id)
+        due_at = look.waits[0].due_at if look is not None and look.waits else None
+        if due_at is not None and due_at - time.clock.now() > HALF_AN_HOUR_MS:
+            return due_at
+        await time.advance("1ms")
 
 
 async def test_a_def_workflow_backs_off_the_same_way(database):

@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from stepfast import Retry, WrongCall, each, race, receive, sleep, step, timeout, workflow
+from stepfast import Invalid, Retry, WrongCall, each, race, receive, sleep, step, timeout, workflow
+from stepfast.testing import engine
 from tests.support.apps import app_on
 
 NO_CALL = cast(Any, 5)
@@ -107,6 +108,24 @@ async def test_a_race_in_a_steps_body_is_refused(database):
 
     assert "race(...) was called in a step's body" in await told_in(database, body)
     assert noted == []
+
+
+async def no_items():
+    yield 1
+
+
+@pytest.mark.parametrize("items", [None, 5, no_items()], ids=["none", "number", "async generator"])
+async def test_each_over_what_is_no_list_is_refused(items):
+    @workflow
+    async def flow() -> str:
+        try:
+            await each(triple, items)
+        except Invalid as error:
+            return str(error)
+        return ""
+
+    async with engine(workflows=[flow]) as tried:
+        assert "each() takes a list of items, or another iterable" in await tried.run(flow)
 
 
 async def test_each_over_a_plain_function_is_refused_and_names_the_right_form(database):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import pytest
@@ -151,6 +151,77 @@ async def test_a_timeout_calls_off_a_combinator_in_a_def_workflow(database):
     # Both receives and the longer timer were opened, and closed; the shorter timer fired, and the last receive ended.
     assert len(cancelled) == 3
     assert len(waiting) == 5
+
+
+async def test_a_finally_within_a_timeout_that_ran_out_has_its_step_in_a_def_workflow(database):
+    bodies = Bodies()
+
+    @step
+    def tidy(what: str) -> None:
+        bodies.ran(what)
+
+    def branch() -> Awaitable[None]:
+        async def patient() -> None:
+            try:
+                await receive("never")
+            finally:
+                await tidy.aio("branch")
+
+        return patient()
+
+    @workflow
+    def flow() -> list[str]:
+        told = []
+        try:
+            with timeout("20ms"):
+                try:
+                    receive("never")
+                except Exception:  # noqa: BLE001 - that it is no Exception is what is tested
+                    told.append("swallowed")
+                finally:
+                    tidy("block")
+                    tidy("block again")
+        except WaitTimeout as error:
+            told.append(error.code)
+        try:
+            with timeout("20ms"):
+                race.sync(a=branch)
+        except WaitTimeout as error:
+            told.append(error.code)
+        receive("go")
+        return told
+
+    async with timed_app(database, flow) as (app, time):
+        run = await app.start(flow)
+        await until_parked_in(run, "receive:never", "sleep")
+        await time.advance("20ms")
+        await until_parked_in(run, "receive:never", "sleep")
+        await time.advance("20ms")
+        assert await replayed(run, time) == ["E-WAIT-001", "E-WAIT-001"]
+    assert (bodies["block"], bodies["block again"], bodies["branch"]) == (1, 1, 1)
+
+
+async def test_the_outer_of_two_timeouts_that_ran_out_together_is_the_one_that_raises(database):
+    @workflow
+    def flow() -> list[str]:
+        told = []
+        try:
+            with timeout("20ms"):
+                try:
+                    with timeout("20ms"):
+                        receive("never")
+                except WaitTimeout:
+                    told.append("inner")
+        except WaitTimeout:
+            told.append("outer")
+        receive("go")
+        return told
+
+    async with timed_app(database, flow) as (app, time):
+        run = await app.start(flow)
+        await until_parked_in(run, "receive:never", "sleep", "sleep")
+        await time.advance("20ms")
+        assert await replayed(run, time) == ["outer"]
 
 
 async def test_a_def_workflow_that_computes_within_a_timeout_is_not_parked(database):

@@ -582,6 +582,24 @@ async def test_a_result_that_cannot_be_stored_fails_that_step_with_the_path(data
     assert bodies["bad"] == 1
 
 
+async def test_a_result_that_was_not_awaited_is_told_to_be(database):
+    @step
+    async def number() -> int:
+        return 7
+
+    calls: list[Coroutine[Any, Any, int]] = []
+
+    @workflow
+    async def flow() -> Any:
+        calls.append(number())
+        return calls[-1]
+
+    async with app_on(database, [flow]) as app:
+        with pytest.raises(RunFailed, match=r"which nobody has awaited\. An `await` is missing before the call"):
+            await (await app.start(flow))
+    calls[-1].close()
+
+
 async def test_two_runs_do_not_share_their_records(database):
     numbers = iter(range(10))
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from stepfast import RunState, Stepfast, step, workflow
+import pytest
+
+from stepfast import RunState, Stepfast, receive, step, workflow
 from tests.support.apps import Bodies, app_on
 
 
@@ -145,7 +147,18 @@ async def test_other_arguments_for_a_recorded_step_leave_the_run_waiting_for_cod
     assert bodies["charge"] == 1
 
 
-async def test_a_new_optional_parameter_breaks_no_open_run(database):
+@step(name="charge")
+async def charge_in(amount: int, currency: str = "EUR") -> int:
+    return 0
+
+
+@step(name="charge")
+async def charge_with_more(amount: int, *more: int, **named: int) -> int:
+    return 0
+
+
+@pytest.mark.parametrize("new_charge", [charge_in, charge_with_more], ids=["default", "variable"])
+async def test_a_new_optional_parameter_breaks_no_open_run(database, new_charge):
     bodies, reached, let_go = Bodies(), asyncio.Event(), asyncio.Event()
 
     @step
@@ -158,11 +171,6 @@ async def test_a_new_optional_parameter_breaks_no_open_run(database):
         bodies.ran("charge")
         return amount
 
-    @step(name="charge")
-    async def new_charge(amount: int, currency: str = "EUR") -> int:
-        bodies.ran("charge")
-        return amount
-
     @workflow(name="flow")
     async def old_flow() -> int:
         charged = await old_charge(1)
@@ -171,7 +179,7 @@ async def test_a_new_optional_parameter_breaks_no_open_run(database):
 
     @workflow(name="flow")
     async def new_flow() -> int:
-        charged = await new_charge(1)
+        charged: int = await new_charge(1)
         await hold()
         return charged
 
@@ -182,3 +190,54 @@ async def test_a_new_optional_parameter_breaks_no_open_run(database):
     async with app_on(database, [new_flow]) as app:
         assert await app.get(run.id).result() == 1
     assert bodies["charge"] == 1
+
+
+async def test_a_set_of_tasks_has_the_same_order_on_every_replay(database):
+    @step
+    async def numbered(number: int) -> int:
+        return number
+
+    @workflow
+    async def flow() -> list[int]:
+        tasks = {asyncio.create_task(numbered(number)) for number in range(40)}
+        done, _ = await asyncio.wait(tasks)
+        first = [await numbered(100 + task.result()) for task in done]
+        await receive("go")
+        tasks = {asyncio.create_task(numbered(number)) for number in range(40)}
+        second = [await numbered(200 + await task) for task in asyncio.as_completed(tasks)]
+        await receive("go")
+        return first + second
+
+    async with app_on(database, [flow]) as app:
+        run = await app.start(flow)
+        for _ in range(2):
+            while (await run.info()).state is not RunState.WAITING:
+                pass
+            await run.signal("go")
+        assert sorted(await run) == [*range(100, 140), *range(200, 240)]
+
+
+async def test_a_run_that_comes_no_further_because_its_code_raises_tells_what_it_raised(database):
+    @step
+    async def first() -> int:
+        return 1
+
+    @workflow(name="flow")
+    async def before() -> None:
+        await first()
+        await receive("go")
+
+    async with app_on(database, [before]) as app:
+        run = await app.start(before)
+        while (await run.info()).state is not RunState.WAITING:
+            pass
+
+    @workflow(name="flow")
+    async def after() -> None:
+        raise ValueError("the new code is broken")
+
+    async with app_on(database, [after]) as app:
+        await app.get(run.id).signal("go")
+        while "broken" not in (told := str(await app.get(run.id).why())):
+            assert (await app.get(run.id).info()).state is not RunState.FAILED
+        assert "It raised ValueError: the new code is broken" in told

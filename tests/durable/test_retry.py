@@ -172,3 +172,46 @@ async def test_what_a_def_step_says_with_it_is_kept(database, error):
     async with Stepfast(database, workflows=[flow], worker=PATIENT) as app:
         with pytest.raises(RunFailed, match="no paper left"):
             await (await app.start(flow))
+
+
+class HttpError(Exception):
+    body = ""
+
+
+@step(retry=Retry(attempts=1))
+async def fetch(what: str) -> None:
+    if what == "bytes":
+        raise HttpError("500", b"\xff")
+    if what == "attribute":
+        error = HttpError("500")
+        error.body = "x" * 70_000
+        raise error
+    if what == "cause":
+        raise HttpError("500") from HttpError("500: " + "x" * 70_000)
+    if what == "decoding":
+        b"\xff".decode()
+    raise HttpError("500: " + "x" * 70_000)
+
+
+@workflow
+async def fetch_or_tell(what: str) -> list[str]:
+    try:
+        await fetch(what)
+    except (HttpError, UnicodeDecodeError) as error:
+        return [type(error).__name__, type(error.__cause__).__name__, getattr(error, "body", "")[:3]]
+    return []
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("text", ["HttpError", "NoneType", ""]),
+        ("bytes", ["HttpError", "NoneType", ""]),
+        ("attribute", ["HttpError", "NoneType", "xxx"]),
+        ("cause", ["HttpError", "HttpError", ""]),
+        ("decoding", ["UnicodeDecodeError", "NoneType", ""]),
+    ],
+)
+async def test_a_workflow_catches_an_error_whatever_it_carries(database, what, told):
+    async with Stepfast(database, workflows=[fetch_or_tell], worker=PATIENT) as app:
+        assert await (await app.start(fetch_or_tell, what)) == told

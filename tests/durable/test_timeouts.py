@@ -76,6 +76,18 @@ async def test_a_timeout_is_retried_like_any_failure(database):
         assert [record.attempt for record in await run.steps()] == [1, 2, 3]
 
 
+async def test_a_policy_for_timeouts_covers_an_attempt_that_took_too_long(database):
+    bodies = Bodies()
+    flow = stuck_flow(bodies, timeout="30s", retry=Retry(attempts=2, base=0, on=(TimeoutError,)))
+    async with timed_app(database, flow) as (app, time):
+        run = await app.start(flow)
+        for attempt in (1, 2):
+            await until_ran(run, bodies, "stuck", attempt)
+            await time.advance("30s")
+        with pytest.raises(RunFailed, match="Attempt 2 of step stuck#1"):
+            await run
+
+
 async def test_a_policy_may_leave_timeouts_out(database):
     bodies = Bodies()
     flow = stuck_flow(bodies, timeout="30s", retry=Retry(attempts=3, base=0, never=(StepTimeout,)))
@@ -330,6 +342,21 @@ async def test_a_run_that_waits_is_failed_at_its_deadline_by_upkeep(database):
         with pytest.raises(RunFailed, match="did not end before its deadline"):
             await run
         assert (await event_types(run))[-3:] == ["dlq_pending", "dlq_recorded", "failed"]
+
+
+async def test_a_run_that_is_out_of_time_is_not_tried_again_by_itself(database):
+    @workflow(timeout="1m", retry=Retry(attempts=2, base=0))
+    async def flow() -> None:
+        await receive("never")
+
+    async with timed_app(database, flow) as (app, time):
+        run = await app.start(flow)
+        await until_state(run, RunState.WAITING)
+        await time.advance("1m")
+        with pytest.raises(RunFailed, match="did not end before its deadline"):
+            await time.result(run)
+        assert (await run.info()).generation == 1
+        assert [letter.run_id for letter in await app.dead_letters.list()] == [run.id]
 
 
 async def test_a_run_that_is_late_already_is_not_begun(database):

@@ -21,7 +21,7 @@ from stepfast import (
     workflow,
 )
 from tests.support.apps import Bodies, app_on
-from tests.support.virtual_time import timed_app
+from tests.support.virtual_time import timed_app, until_parked_in
 
 
 async def until(app: Stepfast, run_id: str, wanted: RunState) -> None:
@@ -358,3 +358,32 @@ async def test_signals_that_come_while_a_run_reads_its_mail_are_read_once_togeth
         may_end.set()
         assert await run.result(timeout="60s") == list(range(20))
     assert max(counts) == 1
+
+
+@pytest.mark.parametrize("comes", ["before it begins", "while it is parked", "after an outage"])
+async def test_what_comes_for_several_is_for_the_one_that_asked_first(database, comes):
+    async def word(limit: str | None) -> str:
+        try:
+            return await receive("word", str, timeout=limit)
+        except WaitTimeout:
+            return "nothing"
+
+    @workflow
+    async def flow() -> list[str]:
+        return [*await asyncio.gather(word(None), word("1m"), word("30s"))]
+
+    async with timed_app(database, flow) as (app, time):
+        run = await app.start(flow, delay="1s")
+        if comes == "before it begins":
+            await run.signal("word", "first")
+        await time.advance("1s")
+        waits = ["receive:word"] * (2 if comes == "before it begins" else 3)
+        await until_parked_in(run, *waits)
+        if comes == "after an outage":
+            await run.pause()
+        if comes != "before it begins":
+            await run.signal("word", "first")
+        await time.advance("2m")
+        if comes == "after an outage":
+            await run.resume()
+        assert await time.result(run) == ["first", "nothing", "nothing"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NoReturn
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from stepfast import Retry, RunFailed, WorkerSettings, step, workflow
 from stepfast.kernel.errors import Invalid, InvalidDefinition
 from stepfast.testing import engine
-from tests.support.apps import Bodies
+from tests.support.apps import Bodies, app_on
 
 BODIES = Bodies()
 NO_POLICIES: list[Any] = [3, "no", True, Retry, {"attempts": 3}]
@@ -57,6 +58,55 @@ def test_a_key_that_names_no_parameters_is_refused(given):
 def test_a_function_that_tells_no_parameters_is_refused():
     with pytest.raises(InvalidDefinition, match=r"'int' cannot be called by name: .* Wrap it in a function"):
         step(int)
+
+
+class Doubling:
+    def __call__(self, number: int) -> int:
+        return number * 2
+
+    def double(self, number: int) -> int:
+        return number * 2
+
+
+@pytest.mark.parametrize("given", [functools.partial(pow, 2), Doubling()], ids=["partial", "object"])
+@pytest.mark.parametrize("decorator", [step(name="odd"), workflow(name="odd"), step, workflow])
+def test_what_can_be_called_and_is_no_function_is_refused(decorator, given):
+    with pytest.raises(InvalidDefinition, match=r"'\w+' is an object \(\w+\) and no function\. Wrap it in a function"):
+        decorator(given)
+
+
+@pytest.mark.parametrize("decorator", [step, workflow], ids=["step", "workflow"])
+def test_a_method_is_refused(decorator):
+    with pytest.raises(InvalidDefinition, match=r"'double' is a method of Doubling, .* Make it a function outside"):
+        decorator(Doubling.double)
+
+
+def test_a_method_that_is_bound_can_be_a_step():
+    assert step(name="wrong.bound")(Doubling().double)(2) == 4
+
+
+class Shelf:
+    @step(name="wrong.above")
+    @staticmethod
+    async def above(number: int) -> int:
+        return number * 2
+
+    @staticmethod
+    @step(name="wrong.below")
+    async def below(number: int) -> int:
+        return number * 2
+
+
+@workflow
+async def both_shelves() -> list[int]:
+    return [await Shelf.above(1), await Shelf().above(2), await Shelf().below(3)]
+
+
+async def test_a_static_method_can_be_a_step_on_either_side(database):
+    async with app_on(database, [both_shelves]) as app:
+        run = await app.start(both_shelves)
+        assert await run == [2, 4, 6]
+        assert [record.call.name for record in await run.steps()] == ["wrong.above", "wrong.above", "wrong.below"]
 
 
 class Unknown:

@@ -36,6 +36,8 @@ class Gone(ConnectionError):
         (PermissionError(), False),
         (ValueError(), False),
         (Invalid("no"), False),
+        (StepTimeout("late"), False),
+        (WaitTimeout("late"), False),
     ],
 )
 def test_what_will_pass_by_itself_is_transient(error, passes):

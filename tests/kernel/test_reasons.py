@@ -67,6 +67,20 @@ def test_the_backoff_of_a_step_is_not_taken_for_trouble_of_the_run():
     assert "It is backing off until 2025-06-15 15:07:40 UTC." in why(view(RunState.PENDING), backoff)
 
 
+@pytest.mark.parametrize("kind", [WaitKind.BACKOFF, WaitKind.DELAY, WaitKind.TIME])
+def test_a_run_that_waits_for_time_says_if_nobody_will_take_it_then(kind):
+    run = view(RunState.WAITING if kind is WaitKind.TIME else RunState.PENDING)
+    pause = wait(kind, "charge", LATER)
+    assert "No worker is alive. Start one that has checkout@3" in why(run, pause, workers=[])
+    assert "No live worker has checkout@3." in why(run, pause, workers=[worker(codes=("mail@1",))])
+    assert "serves queue gpu." in why(run, pause, workers=[worker(queues=("default",))])
+    assert "worker" not in why(run, pause)
+
+
+def test_a_run_that_waits_for_a_signal_alone_does_not_speak_of_workers():
+    assert "worker" not in why(view(RunState.WAITING), wait(WaitKind.SIGNAL, "paid"), workers=[])
+
+
 def test_the_run_and_its_state_come_first():
     assert why(view(RunState.PENDING)).startswith(f"Run {RUN} is pending.\n")
 

@@ -58,6 +58,25 @@ def test_the_nearest_project_counts(tmp_path):
     assert read_settings({}, {}, folder).worker.concurrency == 7
 
 
+BESIDE_THE_PROJECT = {
+    "a database": ("database_url", "sqlite:///a%20b.db", "database", "sqlite:///{folder}/a%20b.db"),
+    "a database elsewhere": ("database_url", "sqlite:////srv/a.db", "database", "sqlite:////srv/a.db"),
+    "a server": ("database_url", "postgresql://db/shop", "database", "postgresql://db/shop"),
+    "blobs": ("blobs", "large", "blobs", "{folder}/large"),
+    "blobs in the database": ("blobs", "database", "blobs", "database"),
+    "blobs elsewhere": ("blobs", "file:///srv/large", "blobs", "file:///srv/large"),
+    "seals": ("seal_file", "seals.jsonl", "seal_file", "{folder}/seals.jsonl"),
+}
+
+
+@pytest.mark.parametrize(("key", "given", "name", "meant"), BESIDE_THE_PROJECT.values(), ids=BESIDE_THE_PROJECT)
+def test_what_is_relative_in_a_project_is_relative_to_its_file(key, given, name, meant, tmp_path):
+    folder = tmp_path / "src"
+    folder.mkdir()
+    (tmp_path / "pyproject.toml").write_text(f'[tool.stepfast]\n{key} = "{given}"\n')
+    assert getattr(read_settings({}, {}, folder), name) == meant.format(folder=tmp_path)
+
+
 def test_a_key_of_the_project_may_have_hyphens(tmp_path):
     assert read(tmp_path, project="[tool.stepfast]\nmax-crashes = 5\n").worker.max_crashes == 5
 
@@ -323,7 +342,16 @@ def test_an_unknown_key_of_the_project_comes_with_the_nearest_known_name(tmp_pat
 
 
 def test_names_of_parts_to_come_are_known(tmp_path):
-    assert read(tmp_path, {"STEPFAST_API_KEY": "x", "STEPFAST_WORKFLOW_RUNTIME": "compat"}).unknown == ()
+    settings = read(tmp_path, {"STEPFAST_API_KEY": "x"}, project="[tool.stepfast]\nworkflow_runtime = 'compat'\n")
+    assert settings.unknown == ()
+    assert settings.without_effect == ("STEPFAST_API_KEY", "[tool.stepfast] workflow_runtime")
+
+
+def test_an_app_tells_of_a_name_that_has_no_effect_yet(monkeypatch, caplog):
+    monkeypatch.setenv("STEPFAST_SHADOW", "1")
+    with caplog.at_level(logging.WARNING, "stepfast"):
+        Stepfast()
+    assert "setting_without_effect name=STEPFAST_SHADOW" in caplog.text
 
 
 def test_an_app_tells_of_an_unknown_name(monkeypatch, caplog):

@@ -8,10 +8,12 @@ import asyncpg
 import pytest
 
 from stepfast.kernel.errors import StoreMismatch, StoreUnavailable, StoreUnusable
+from stepfast.stores.postgres import schema
 from stepfast.stores.postgres.health import examine
 from stepfast.stores.postgres.schema import known_migrations, migration_sql
 from stepfast.stores.postgres.store import PostgresStore
 from tests.stores.postgres import asking, opened
+from tests.support.following import until
 from tests.support.postgres import drop_database, fresh_database
 
 NAMES = [migration.name for migration in known_migrations()]
@@ -27,6 +29,27 @@ async def test_migrations_are_applied_in_order_and_once(postgres_url):
 async def test_two_processes_that_migrate_at_once_apply_each_migration_once(postgres_url):
     applied = await asyncio.gather(*(PostgresStore(postgres_url).migrate() for _ in range(4)))
     assert sorted(name for names in applied for name in names) == NAMES
+
+
+async def test_who_waits_for_another_migration_says_for_whom_and_gives_up_in_the_end(postgres_url, monkeypatch, caplog):
+    monkeypatch.setattr(schema, "TELL_AFTER_MS", 10)
+    async with asking(postgres_url) as frozen:
+        transaction = frozen.transaction()
+        await transaction.start()
+        await frozen.execute(f"select pg_advisory_xact_lock({schema._TURN})")
+        pid = await frozen.fetchval("select pg_backend_pid()")
+        migrating = asyncio.create_task(PostgresStore(postgres_url).migrate())
+        await until(lambda: _told(caplog))
+        monkeypatch.setattr(schema, "GIVE_UP_AFTER_S", 0.0)
+        with pytest.raises(StoreUnavailable, match=f"by somebody else .pid {pid}, user .*idle in transaction"):
+            await migrating
+        assert [f"pid {pid}" in record.getMessage() for record in caplog.records] == [True]
+        await transaction.rollback()
+    assert await PostgresStore(postgres_url).migrate() == NAMES
+
+
+async def _told(caplog):
+    return [record for record in caplog.records if "migration_waits" in record.getMessage()]
 
 
 async def until_somebody_waits(connection: asyncpg.Connection) -> int:

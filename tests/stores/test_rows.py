@@ -266,3 +266,24 @@ async def test_a_progress_that_cannot_be_read_hurts_nobody(harness, store):
         run_id=run.run_id,
     )
     assert (await store.run("acme", run.run_id)).progress is None
+
+
+async def test_a_worker_that_comes_clears_up_behind_those_that_died_more_than_a_day_ago(harness):
+    await harness.store.retire(await harness.enrol("w1"))
+    await harness.advance(12 * HOUR_MS)
+    await harness.store.retire(await harness.enrol("w2"))
+    await harness.advance(12 * HOUR_MS + 1)
+    await harness.enrol("w3")
+    assert await harness.sql("select dead_at from stepfast.worker order by started_at") == [
+        (NOON + 12 * HOUR_MS,),
+        (None,),
+    ]
+
+
+async def test_a_run_whose_holder_was_forgotten_is_given_back_like_any_other(harness):
+    run = await harness.held("w1")
+    await harness.advance(25 * HOUR_MS)
+    await harness.sql("update stepfast.worker set dead_at = 1")
+    await harness.enrol("w2")
+    assert await harness.sql("select dead_at from stepfast.worker") == [(None,)]
+    assert (await harness.upkeep()).returned == [run.run_id]

@@ -10,12 +10,13 @@ from pathlib import Path
 import apsw
 import pytest
 
-from stepfast.kernel.errors import StoreMismatch, StoreUnavailable, StoreUnusable
+from stepfast.kernel.errors import Invalid, StoreMismatch, StoreUnavailable, StoreUnusable
 from stepfast.kernel.ids import WorkerId
 from stepfast.stores.sqlite.file_system import file_system_of, prepare_folder
 from stepfast.stores.sqlite.migrate import known_migrations
 from stepfast.stores.sqlite.store import SqliteStore
-from stepfast.stores.sqlite.turnstile import Turnstile, _open_lock, _try_lock
+from stepfast.stores.sqlite.turnstile import Turnstile, _open_lock, _try_lock, lock_files
+from stepfast.stores.urls import sqlite_path
 from tests.stores.harness import NOON, Harness, bare
 
 
@@ -50,6 +51,56 @@ def execute(path: Path, text: str) -> list[tuple[object, ...]]:
 async def test_missing_folders_are_made(tmp_path):
     await open_and_close(tmp_path / "a" / "b" / "stepfast.db")
     assert (tmp_path / "a" / "b" / "stepfast.db").exists()
+
+
+async def test_locks_that_were_removed_are_made_with_the_owner_and_the_rights_of_the_file(path):
+    """A command of root on the file of somebody else must not shut that one out."""
+    await open_and_close(path)
+    os.chmod(path, 0o660)
+    if os.geteuid() == 0:
+        os.chown(path, 65_534, 65_534)
+    for file in lock_files(path):
+        file.unlink()
+    await open_and_close(path)
+    store = path.stat()
+    for lock in (file.stat() for file in lock_files(path)):
+        assert (lock.st_mode, lock.st_uid, lock.st_gid) == (store.st_mode, store.st_uid, store.st_gid)
+
+
+async def test_a_lock_that_may_only_be_read_can_be_taken(path):
+    await open_and_close(path)
+    for file in lock_files(path):
+        file.chmod(0o444)
+    await open_and_close(path)
+
+
+async def test_what_is_no_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(StoreUnusable, match="is a device, a pipe or a socket"):
+        await open_and_close(tmp_path / "pipe")
+    assert [file.name for file in tmp_path.iterdir()] == ["pipe"]
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("sqlite:///:memory:", "survives nothing"),
+        ("sqlite:///a.db?mode=ro", "takes no options"),
+        ("sqlite:///a#b.db", "write %3F or %23"),
+        ("sqlite:/a.db", "names no file"),
+        ("sqlite://", "names no file"),
+        ("sqlite:///a%00b", "names no file"),
+        ("sqlite:////", "names a folder and no file"),
+        ("sqlite:///.", "names a folder and no file"),
+    ],
+)
+def test_a_url_that_could_mean_another_file_is_refused(url, told):
+    with pytest.raises(Invalid, match=told):
+        sqlite_path(url)
+
+
+def test_signs_that_a_url_has_a_use_for_may_be_written_as_numbers():
+    assert sqlite_path("sqlite:///a%23b%3F.db") == Path("a#b?.db")
 
 
 async def test_opening_applies_the_migrations_and_notes_them(path):

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from stepfast import sleep, step, workflow
+from stepfast import Invalid, sleep, step, workflow
 from stepfast.kernel.ports import Store
 from stepfast.testing import CrashPoint, crash_after, crash_points, engine
 from stepfast.testing.crashes import MortalStore
@@ -115,6 +115,15 @@ async def test_a_crash_that_never_came_is_an_error():
     with pytest.raises(AssertionError, match="after the record of step 'nobody' never came"):
         async with crash_after("nobody", workflows=[say]) as opened:
             await opened.run(say, "held")
+
+
+@pytest.mark.parametrize("point", [None, True, 0, -1, "", 1.5])
+async def test_what_is_no_point_to_crash_at_is_refused_at_once(point):
+    with pytest.raises(Invalid, match="is no point to crash at"):
+        crash_after(point, workflows=[say])
+    async with engine(workflows=[say]) as opened:
+        with pytest.raises(Invalid, match="is no point to crash at"):
+            opened.crash_after(point)
 
 
 async def test_every_point_of_a_small_scenario_is_tried_and_ends_the_same():

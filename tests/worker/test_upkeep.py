@@ -15,4 +15,4 @@ from stepfast.worker.upkeep import UpkeepLoop
 def test_a_run_that_fails_for_its_crashes_says_how_often_its_worker_died(crashes, often):
     store: Any = SimpleNamespace(change=None)
     verdict = UpkeepLoop(store, VirtualClock(), 1_000, crashes)._request().verdict
-    assert f"Its worker died {often} while it executed nothing but this run." in str(verdict)
+    assert f"Its worker died {often} while it executed nothing but this run. See E-RUN-002: find" in str(verdict)

@@ -9,7 +9,8 @@ import math
 import subprocess
 import sys
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
@@ -38,6 +39,11 @@ Content = TypeVar("Content")
 class Colour(Enum):
     RED = "red"
     TWO = 2
+
+
+class Corner(Enum):
+    LEFT = (0, 1)
+    RIGHT = (1, 1)
 
 
 class Size(IntEnum):
@@ -287,6 +293,11 @@ def tangled() -> Parcel:
     return parcel
 
 
+class Level(Enum):
+    LOW = 1
+    HIGH = 2
+
+
 REFUSALS: list[tuple[Any, Any, str]] = [
     (Any, math.nan, "it is nan (float), which JSON has no form for"),
     (Any, {"a": [1, {"b c": -math.inf}]}, "at .a[1]['b c'] is -inf (float), which JSON has no form for"),
@@ -301,6 +312,8 @@ REFUSALS: list[tuple[Any, Any, str]] = [
     (Decimal, Decimal("sNaN"), "it is Decimal('sNaN') (Decimal), which JSON has no form for"),
     (list[Decimal | float], [Decimal("1E+400"), math.nan], "at [1] is nan (float)"),
     (Any, ["\ud800"], r"at [0] is '\ud800' (str), which holds a lone surrogate"),
+    (dict[str, list[Path]], {"k": [Path("/ok"), Path("/a\udcff")]}, "at .k[1] is '/a\\udcff' (PosixPath), which holds"),
+    (dict[Path, int], {Path("/a\udcff"): 1}, "(the key) is '/a\\udcff' (PosixPath), which holds a lone surrogate"),
     (Any, {"\udfff": 1}, "(the key) is"),
     (dict[str, int], {"\ud800": 1}, "(the key) is"),
     (Mapping[str, int], {"a\ud800": 1}, "(the key) is"),
@@ -343,6 +356,27 @@ REFUSALS: list[tuple[Any, Any, str]] = [
     (Callable[[], int], len, "which does not fit its hint"),
     (dict[str, int], {"a": 1, "b": object()}, "at .b is an object (object), which does not fit its hint"),
     (list[Place], [object()], "at [0] is an object (object), which does not fit its hint"),
+    (list[Corner], [Corner.LEFT], "at [0] is an object (Corner), which has a tuple as its value"),
+    (
+        Literal[Level.LOW],
+        Level.LOW,
+        "it is an object (Level), which fits its hint, but cannot be read back by it from JSON",
+    ),
+    (list[Literal[b"x"]], [b"x"], "at [0] is b'x' (bytes), which fits its hint, but cannot be read back"),
+    (dict[None, int], {None: 1}, "(dict), which fits its hint, but cannot be read back by it from JSON. Use str, int"),
+    (dict[Level, int], {Level.LOW: 1}, "(dict), which fits its hint, but cannot be read back"),
+    (Literal["a"], "b", "it is 'b' (str), which does not fit its hint"),
+    (dict[Literal["a"], int], {"b": 1}, "at .b (the key) is 'b' (str), which does not fit its hint"),
+    (Literal[Level.LOW], Level.HIGH, "(Level), which does not fit its hint"),
+    (Literal[b"x"], b"y", "(bytes), which does not fit its hint"),
+    (dict[Level, int], {1: 1}, "(dict), which does not fit its hint"),
+    (Iterable[int], [1], "expected generator. Annotate it with list or Sequence"),
+    (AbstractSet[int], {1}, "Annotate it with set for a set: collections.abc.Set is taken for frozenset"),
+    (
+        dict[tuple[int, int], str],
+        {(1, 2): "x"},
+        "which has keys with parts of their own, and a key in JSON is one text",
+    ),
 ]
 
 
@@ -360,6 +394,17 @@ def test_a_value_that_would_be_lost_is_refused_with_its_path(hint, value, told):
 def test_encoding_alone_refuses_it_too(hint, value):
     with pytest.raises(Unstorable):
         ValueCodec(hint, WHAT).encode(value)
+
+
+@pytest.mark.parametrize("hint", [Any, int, list[int], Item], ids=str)
+def test_what_nobody_has_awaited_is_told_to_be(hint):
+    async def count() -> int:
+        return 7
+
+    counting = count()
+    with pytest.raises(Unstorable, match=r"\(coroutine\), which nobody has awaited. An `await` is missing"):
+        ValueCodec(hint, WHAT).restore(counting)
+    counting.close()
 
 
 def test_a_depth_that_can_be_read_is_stored():
@@ -575,6 +620,13 @@ def test_text_from_before_a_parameter_was_added_has_its_default():
     assert ArgumentsCodec(mixed, "step 'mixed'").decode('{"first":1,"second":{"name":"a"}}')["flag"] is False
     with pytest.raises(Invalid, match="the arguments of step 'add' cannot be read from JSON: first: Field required"):
         ArgumentsCodec(add, "step 'add'").decode("{}")
+
+
+def test_text_from_before_variable_parameters_were_added_has_none_of_them():
+    def gather(first: int, *rest: int, **named: int) -> None: ...
+
+    arguments = ArgumentsCodec(gather, "step 'gather'")
+    assert arguments.decode('{"first": 1}') == arguments.bind((1,), {}) == {"first": 1, "rest": (), "named": {}}
 
 
 def test_keyword_arguments_may_be_described_by_a_typed_dict():

@@ -42,7 +42,7 @@ class Action(NamedTuple):
 
     def perform(self, client: Client, work: Callable[[Stepfast], Awaitable[T]]) -> T:
         """Do the work on the database, with the app's code where it matters."""
-        return client.perform(work, needs_code=self.names_code and bool(client.settings.app))
+        return client.perform(work, takes_app=self.names_code)
 
 
 class Choice(NamedTuple):
@@ -187,6 +187,8 @@ def _change_one(client: Client, action: Action, choice: Choice) -> None:
         print_json({"run_id": changed.run_id, "state": changed.state, "generation": changed.generation})
     elif action.name == "pause" and changed.state is RunState.RUNNING:
         click.echo(f"Run {changed.run_id} is paused as soon as its steps under way are recorded.")
+    elif action.name == "discard":
+        click.echo(f"The dead letter of run {changed.run_id} is discarded. The run stays {changed.state}.")
     else:
         generation = f", in generation {changed.generation}" if changed.generation > 1 else ""
         click.echo(f"Run {changed.run_id} is {changed.state}{generation}.")

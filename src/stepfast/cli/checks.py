@@ -15,6 +15,7 @@ from stepfast.kernel.ids import RunId
 from stepfast.kernel.sinks import SinkView
 from stepfast.kernel.texts import counted
 from stepfast.kernel.views import LASTING_TROUBLE, WAIT_LONG_DUE, Finding
+from stepfast.settings import Settings
 from stepfast.stores.health import Health, leads_past
 
 # Leases are counted by the database's clock alone; further apart, log lines and moments become hard to compare.
@@ -120,10 +121,12 @@ async def hints(url: str, direct_url: str) -> Check:
     return Check(Level.OK, "hints", "The direct URL leads to the same database.")
 
 
-def settings(unknown: tuple[tuple[str, str], ...]) -> Check:
-    if not unknown:
+def settings(given: Settings) -> Check:
+    faults = [f"nothing reads {name}, the nearest name is {nearest}" for name, nearest in given.unknown]
+    faults += [f"{name} has no effect in this version" for name in given.without_effect]
+    if not faults:
         return Check(Level.OK, "settings", "Every name is known.")
-    found = "; ".join(f"nothing reads {name}, the nearest name is {nearest}" for name, nearest in unknown)
+    found = "; ".join(faults)
     return Check(Level.WARN, "settings", f"{found[0].upper()}{found[1:]}.", "Correct or remove it.")
 
 

@@ -55,9 +55,12 @@ class Client:
             show_log(self.settings.log)
         warn_of_unknown(self.settings)
 
-    def perform(self, work: Callable[[Stepfast], Awaitable[T]], *, needs_code: bool = False) -> T:
-        """Open the database, without a worker, and do the work there."""
-        app = self.app() if needs_code else self._stranger()
+    def perform(
+        self, work: Callable[[Stepfast], Awaitable[T]], *, needs_code: bool = False, takes_app: bool = False
+    ) -> T:
+        """Open the database, without a worker, and do the work there: with an app that knows a workflow where it
+        `needs_code`, where it `takes_app` with the one that is named, whatever that knows."""
+        app = self.app(needs_code) if needs_code or (takes_app and self.settings.app) else self._stranger()
         return self.perform_on(app.as_client(), work)
 
     def perform_on(self, app: Stepfast, work: Callable[[Stepfast], Awaitable[T]]) -> T:
@@ -68,9 +71,9 @@ class Client:
         """Do the work to its end, within the time that was given."""
         return run_in_order(self._within_time(work))
 
-    def app(self) -> Stepfast:
+    def app(self, needs_code: bool = True) -> Stepfast:
         """The app that was named, on the database that was named."""
-        app = load_app(self.settings)
+        app = load_app(self.settings, needs_code)
         if self._database is not None:
             app.database = self._database
         return app
@@ -79,7 +82,7 @@ class Client:
     def database(self) -> str:
         """The database that is meant: the one that was named, else the named app's, else the settings'."""
         if self._database is None and self.settings.app:
-            return load_app(self.settings).database
+            return load_app(self.settings, needs_code=False).database
         return self.settings.database
 
     @property

@@ -14,7 +14,7 @@ import click
 from stepfast.cli.exits import ERROR, INTERRUPTED, UNREAD, exit_code_of
 from stepfast.cli.groups import Entry, LazyGroup
 from stepfast.cli.options import DEBUG
-from stepfast.cli.printing import STDOUT, say
+from stepfast.cli.printing import STDOUT, say, write_whole
 from stepfast.kernel.errors import StepfastError
 
 COMMANDS = {
@@ -107,5 +107,6 @@ def run() -> int:
         # A terminal that lacks a character gets its number; it is no reason to break off.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    write_whole()
     cli(prog_name="stepfast")
     return 0

@@ -51,8 +51,8 @@ class Demo:
             self._say(f"\nResult: [green]{await run.result()}[/]\n")
         self._console.print(self._count_bodies())
         self._say("\nNo finished step ran twice. Two commands to try next:")
-        self._say("  [bold]make test[/]                      every promise, on SQLite and PostgreSQL")
-        self._say("  [bold].venv/bin/python examples/order.py[/]   ten lines of your own to start from")
+        for command, meaning in _next_commands(Path.cwd()).items():
+            self._say(f"  [bold]{command}[/]{' ' * (37 - len(command))}{meaning}")
 
     async def _watch_and_kill(self, run: Run[str]) -> None:
         worker, killed = self._start_worker(), False
@@ -102,3 +102,11 @@ class Demo:
 
     def _say(self, text: str) -> None:
         self._console.print(text, soft_wrap=True)
+
+
+def _next_commands(folder: Path) -> dict[str, str]:
+    """What to try next: in a clone other things than where the package is installed."""
+    example = ".venv/bin/python examples/order.py"
+    if (folder / "Makefile").is_file() and (folder / example.split()[-1]).is_file():
+        return {"make test": "every promise, on SQLite and PostgreSQL", example: "ten lines of your own to start from"}
+    return {"stepfast run FILE.py": "a workflow of your own, as durable", "stepfast --help": "all that can be asked"}

@@ -37,7 +37,7 @@ def doctor(client: Client) -> None:
 
     Each line is ok, warn or fail, with the next step; the exit code is 1 if one fails.
     """
-    found = [*_outside(client), checks.settings(client.settings.unknown)]
+    found = [*_outside(client), checks.settings(client.settings)]
     if not any(check.level is Level.FAIL for check in found):
         found += client.perform(_inside)
     if client.is_json:

@@ -28,15 +28,15 @@ WHICH = "Name the file with the workflow, and the workflow if there are several:
 WHERE = "Name the app with --app module:name or --app file.py:name, with STEPFAST_APP, or as `app` in [tool.stepfast]"
 
 
-def load_app(settings: Settings) -> Stepfast:
-    """The app that the settings name, which must know a workflow, or executors for those that are registered."""
+def load_app(settings: Settings, needs_code: bool = True) -> Stepfast:
+    """The app that the settings name, which may have to know a workflow, or executors for those that are registered."""
     app = find_app(settings)
     if app is None:
         raise Invalid(f"No app is named, and so no workflow is known. {WHERE} of pyproject.toml.")
-    if not _has_something_to_do(app):
+    if needs_code and not _has_something_to_do(app):
         raise Invalid(
-            f"{settings.app} knows no workflow. Mark a function with @workflow in a module that it imports, or name "
-            f"another app ({settings.app_place})."
+            f"{settings.app} knows no workflow. Mark a function with @workflow in a module that it imports, give "
+            f"workflows with Stepfast(url, workflows=[...]), or name another app ({settings.app_place})."
         )
     return app
 
@@ -53,7 +53,8 @@ def find_app(settings: Settings) -> Stepfast | None:
     if not settings.app:
         return None
     place, _, name = settings.app.partition(":")
-    module = _import(place, f"{settings.app_place} names it: write module:name or file.py:name")
+    advice = f"{settings.app_place} names it: write module:name or file.py:name"
+    module = _import(place, advice, settings.app_folder)
     return _named(module, name, settings) if name else _only_app(module, settings.app)
 
 
@@ -97,15 +98,16 @@ def _chosen(name: str, workflows: dict[str, Workflow], place: str) -> Workflow:
     return next(iter(workflows.values()))
 
 
-def _import(place: str, advice: str) -> ModuleType:
+def _import(place: str, advice: str, within: Path = Path()) -> ModuleType:
+    """The module or file, as seen from that folder."""
     is_file = place.endswith(".py")
     if not is_file and (not place or place.startswith(".") or "/" in place):
         raise Invalid(f"{place!r} is neither the name of a module nor a file that ends in .py. {advice}.")
-    folder = Path(place).resolve().parent if is_file else Path.cwd()
+    folder = (within / place).resolve().parent if is_file else within.absolute()
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     try:
-        return _import_file(Path(place)) if is_file else importlib.import_module(place)
+        return _import_file(within / place) if is_file else importlib.import_module(place)
     except StepfastError:
         raise
     except (Exception, SystemExit) as error:

@@ -35,7 +35,7 @@ def migrate(
     grants = _grants(engines, readers)
     script = grant_sql(url, grants)
     if sql:
-        click.echo(f"{migration_sql(url)}\n{script}".rstrip() + "\n", nl=False)
+        _print_sql(f"{migration_sql(url)}\n{script}".rstrip() + "\n", output == "json")
         return
     applied = asyncio.run(bring_up_to_date(url, grants))
     where = without_password(url)
@@ -43,6 +43,10 @@ def migrate(
         click.echo(json.dumps({"database": where, "applied": applied, "granted": [role for role, _ in grants]}))
     else:
         click.echo(_told(where, applied, grants))
+
+
+def _print_sql(script: str, is_json: bool) -> None:
+    click.echo(json.dumps({"sql": script}) if is_json else script, nl=is_json)
 
 
 def _grants(engines: tuple[str, ...], readers: tuple[str, ...]) -> list[Grant]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import select
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import click
 from stepfast.kernel.durations import clock_parts
 
 if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
     from rich.console import Console
     from rich.table import Table
 
@@ -51,13 +53,14 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], to: Conso
     _print(table_of(head, rows), to or console(width=UNCUT))
 
 
-def table_of(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """A table as wide as its widest rows."""
+def table_of(head: Sequence[str], rows: Iterable[Sequence[object]], whole: Collection[str] = ()) -> Table:
+    """A table as wide as its widest rows; where that is too wide, columns are cut, and those of `whole` are not."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name in head:
-        table.add_column(name, no_wrap=True, overflow="ellipsis")
+        # Columns that may wrap give way first; their cells, which do not, are cut then.
+        table.add_column(name, no_wrap=not whole or name in whole, overflow="ellipsis")
     for row in rows:
         table.add_row(*(_cell(value) for value in row))
     return table
@@ -82,6 +85,24 @@ def console(stderr: bool = False, width: int | None = None) -> Console:
 
     stream = sys.stderr if stderr else sys.stdout
     return Console(file=stream, width=width, markup=False, emoji=False, highlight=False)
+
+
+class _Unheld(io.BufferedWriter):
+    """Keeps nothing back, and writes all that it is given or raises."""
+
+    def write(self, content: ReadableBuffer, /) -> int:
+        written = super().write(content)
+        self.flush()
+        return written
+
+
+def write_whole() -> None:
+    """Have long texts written to their end where PYTHONUNBUFFERED is set: Python alone drops what a pipe did not take
+    at once, and whoever reads no further would not be noticed."""
+    stdout = sys.stdout
+    if isinstance(stdout, io.TextIOWrapper) and isinstance(stdout.buffer, io.RawIOBase):
+        raw = io.FileIO(stdout.fileno(), "w", closefd=False)
+        sys.stdout = io.TextIOWrapper(_Unheld(raw), stdout.encoding, stdout.errors, write_through=True)
 
 
 def refuse_unread() -> None:
@@ -152,4 +173,4 @@ def _cell(value: object) -> Any:
     from rich.text import Text
 
     text = visible("" if value is None else str(value))
-    return Text(text, style=_STYLES.get(text, ""))
+    return Text(text, style=_STYLES.get(text, ""), no_wrap=True, overflow="ellipsis")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,13 @@ from stepfast.cli.client import Client
 from stepfast.cli.loading import load_template_of, load_workflow, names_template
 from stepfast.cli.options import common_options
 from stepfast.cli.printing import print_json, say
+from stepfast.kernel.durations import written_span
 from stepfast.kernel.errors import Invalid, RunFailed
 from stepfast.workflows.plans.plan import Ask, Plan, Receive, RunChild, Use
 
 
 @click.command()
-@common_options("database", "app", "tenant", "timeout", "debug")
+@common_options("database", "app", "tenant", "output", "timeout", "debug")
 @click.option("--key", metavar="KEY", help="What makes this run one of a kind; a second time its result is printed.")
 @click.option("--queue", metavar="NAME", help="The queue of the run. [that of the workflow]")
 @click.option(
@@ -33,6 +35,7 @@ def run(
     app: str | None,
     tenant: str | None,
     all_tenants: bool,
+    output: str,
     timeout: str | None,
     key: str | None,
     queue: str | None,
@@ -51,7 +54,7 @@ def run(
     if dry_run:
         _rehearse(target, text, app, timeout)
         return
-    client = Client(database, app, tenant, all_tenants, "json", timeout)
+    client = Client(database, app, tenant, all_tenants, output, timeout)
     own_app, workflow = (
         load_template_of(target, client.settings, is_dry=False) if names_template(target) else load_workflow(target)
     )
@@ -65,8 +68,14 @@ def run(
         handle = await app.start(workflow, *arguments.args, arguments=arguments.kwargs, **options)
         started.append(handle.id)
         # Not the app's own worker: that would execute whatever else is ready in the database, and first.
-        async with app.worker(only=handle.id):
-            return await result_of(handle, workflow)
+        async with app.worker(only=handle.id) as worker:
+            try:
+                return await result_of(handle, workflow)
+            except asyncio.CancelledError:
+                if worker.stats().running:
+                    grace = written_span(worker.grace_ms)
+                    say(f"Steps under way may finish within {grace}; Ctrl-C again leaves at once.")
+                raise
 
     try:
         print_json(client.perform_on(own_app.as_client(), work))

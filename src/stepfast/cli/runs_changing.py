@@ -121,7 +121,7 @@ def skip(
         handle = await client.handle(app, run)
         return await handle.skip(step, value, key=key, reason=reason, actor=asked_by)
 
-    changed = client.perform(work, needs_code=bool(client.settings.app))
+    changed = client.perform(work, takes_app=True)
     if client.is_json:
         print_json({"run_id": changed.run_id, "state": changed.state, "generation": changed.generation})
     else:

@@ -22,6 +22,8 @@ from stepfast.kernel.views import RunView
 
 PAGE = 50
 LOOK_EVERY_S = 1.0
+# What other commands take, and what people watch for, is never cut where a terminal is narrow.
+WHOLE = ("run", "state")
 
 Read = Callable[[Stepfast], Awaitable[list[RunView]]]
 
@@ -70,7 +72,7 @@ def _page(client: Client) -> Iterator[Callable[[Sequence[RunView]], None]]:
     from rich.live import Live
 
     with Live(console=console(), auto_refresh=False) as live:
-        yield lambda views: live.update(table_of(_head(client), map(row, views)), refresh=True)
+        yield lambda views: live.update(table_of(_head(client), map(row, views), WHOLE), refresh=True)
 
 
 def _head(client: Client) -> tuple[str, ...]:

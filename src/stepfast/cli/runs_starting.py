@@ -62,8 +62,8 @@ def start(
     async def is_registered(app: Stepfast) -> bool:
         return bool(await app.workflows.list(workflow, tenant=client.one_tenant))
 
-    needs_code = bool(client.settings.app) or not client.perform(is_registered)
-    run_id, result = client.perform(work, needs_code=needs_code)
+    needs_code = not client.settings.app and not client.perform(is_registered)
+    run_id, result = client.perform(work, needs_code=needs_code, takes_app=True)
     if wait:
         print_json(result)
     elif client.is_json:

@@ -33,12 +33,13 @@ def list_workflows(client: Client) -> None:
     async def read(app: Stepfast) -> list[Shown]:
         return await _read(app, client.one_tenant)
 
-    found = client.perform(read, needs_code=bool(client.settings.app))
+    found = client.perform(read, takes_app=True)
     if client.is_json:
         print_json(page_object(found, None))
         return
     if not found:
-        say("No workflows: no app is named with --app, none is registered, and no worker is alive.")
+        app = "the app has none" if client.settings.app else "no app is named with --app"
+        say(f"No workflows: {app}, none is registered, and no worker is alive.")
         return
     head = ("workflow", "version", "kind", "digest", "from", "queue", "workers")
     print_table(head, [_row(workflow) for workflow in found])
@@ -57,7 +58,7 @@ def show(client: Client, name: str, version: int | None, is_drawn: bool) -> None
         served = Counter(code for worker in await living_workers(app) for code in worker.codes)
         return view, _plan_of(app, view), served[view.code]
 
-    view, plan, workers = client.perform(read, needs_code=bool(client.settings.app))
+    view, plan, workers = client.perform(read, takes_app=True)
     if is_drawn:
         click.echo(mermaid(_drawable(view, plan)))
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import click
@@ -31,7 +32,7 @@ def check(client: Client) -> None:
     Run it with the new code against the database in use, before a deploy. It writes nothing and runs no step. All
     tenants' runs are looked at unless --tenant names one. The exit code is 1 when a run would have to wait for other
     code, a large value of one cannot be read, or a graph or template of the app has other content than is registered
-    under its version.
+    under its version. A call that is new before recorded ones (added_step) is told of and leaves it at 0.
     """
 
     async def read(app: Stepfast) -> CheckReport:
@@ -42,6 +43,7 @@ def check(client: Client) -> None:
         print_json(_report_object(report))
     else:
         _tell(report, client.tenant)
+    _tell_of_strangers(report)
     if not report.is_safe:
         click.get_current_context().exit(ERROR)
 
@@ -62,10 +64,25 @@ def _tell(report: CheckReport, tenant: str | None) -> None:
     say(f"{counted(report.checked, 'open run')} checked, {report.breaking:,} would not go on with this code.")
 
 
+def _tell_of_strangers(report: CheckReport) -> None:
+    """A workflow that was taken out of the code looks like that of another app: only people know which it is."""
+    strangers = Counter(checked.workflow for checked in report.runs if _is_strange(checked))
+    if strangers:
+        named = ", ".join(f"{number:,} of {workflow}" for workflow, number in sorted(strangers.items()))
+        say(
+            f"{counted(strangers.total(), 'open run')} of workflows that this app does not have: {named}. "
+            "If no other app on this database has them, they would wait for ever."
+        )
+
+
+def _is_strange(checked: CheckedRun) -> bool:
+    return not checked.breaks and not checked.fit.is_good
+
+
 def _row(checked: CheckedRun, with_tenant: bool) -> tuple[object, ...]:
     fit = checked.fit
     tenant = (checked.tenant,) if with_tenant else ()
-    what = ADVICE[fit.verdict] if checked.breaks or fit.is_good else "nothing: it belongs to another app"
+    what = "nothing: it belongs to another app" if _is_strange(checked) else ADVICE[fit.verdict]
     workflow = f"{checked.workflow}@{checked.version}"
     return (checked.run_id, *tenant, workflow, checked.state, fit.verdict, fit.step, what)
 

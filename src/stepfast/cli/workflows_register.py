@@ -32,7 +32,7 @@ def register(client: Client, file: Path, asked_by: str | None) -> None:
             app.compiler = TemplateCompiler(app._executors, app._registry, knows_executors=False)
         return await app.register(file, actor=asked_by, tenant=client.one_tenant)
 
-    stands = client.perform(keep, needs_code=has_app)
+    stands = client.perform(keep, takes_app=True)
     if client.is_json:
         print_json(_object(stands))
         return

@@ -103,6 +103,14 @@ class Results:
         watch.is_spent = watch.ended.done()
         return outcome
 
+    async def look(self, watch: Watch) -> OutcomeView | None:
+        """The outcome as it is stored now, without waiting for one."""
+        if not watch.ended.done():
+            for outcome in (await self._store.outcomes([watch.run_id])).values():
+                watch.note(outcome)
+        watch.is_spent = watch.ended.done()
+        return watch.ended.result() if watch.is_spent else None
+
     def _ask_for(self, watch: Watch, look_at_once: bool) -> None:
         if self._is_closed:
             raise _closed(watch.run_id)

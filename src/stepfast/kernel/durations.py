@@ -54,6 +54,12 @@ def told_span(duration: Duration) -> str:
     return seconds if isinstance(seconds, str) else f"{seconds} s"
 
 
+def written_span(span_ms: int) -> str:
+    """A span as people write it, in the largest unit that holds it whole."""
+    unit = next(unit for unit in reversed(_UNIT_MS) if span_ms % _UNIT_MS[unit] == 0 and (span_ms or unit == "s"))
+    return f"{span_ms // _UNIT_MS[unit]}{unit}"
+
+
 def clock_parts(span_ms: int) -> tuple[int, int, int, int]:
     """A span as days, hours, minutes and seconds, for those who put it into words."""
     minutes, seconds = divmod(span_ms // 1_000, 60)

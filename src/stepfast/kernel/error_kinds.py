@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import TypeVar, cast
 
-from stepfast.kernel.errors import Invalid, StepTimeout, StoreUnavailable, WaitTimeout
+from stepfast.kernel.errors import Invalid, RunTimeout, StepTimeout, StoreUnavailable, WaitTimeout
 from stepfast.kernel.executor_errors import HttpFailed
 
 E = TypeVar("E", bound=BaseException)
@@ -18,6 +18,9 @@ MARK = "transient"
 
 # What the operating system says of a thing that is not there, or not ours, it will say again.
 _LASTING = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError, Invalid)
+
+# In Python a TimeoutError is trouble of the operating system, which a limit of ours that was too short is not.
+_OUR_LIMITS = (StepTimeout, WaitTimeout, RunTimeout)
 
 
 class _Named(type):
@@ -34,7 +37,7 @@ def is_transient(error: BaseException) -> bool:
     marked = getattr(error, MARK, None)
     if isinstance(marked, bool):
         return marked
-    return isinstance(error, OSError | StoreUnavailable | HttpFailed) and not isinstance(error, _LASTING)
+    return isinstance(error, OSError | StoreUnavailable | HttpFailed) and not isinstance(error, _LASTING + _OUR_LIMITS)
 
 
 def mark_transient(error: E) -> E:
@@ -45,7 +48,7 @@ def mark_transient(error: E) -> E:
 
 def is_timeout(error: BaseException) -> bool:
     """Whether something took too long."""
-    return isinstance(error, TimeoutError | StepTimeout | WaitTimeout)
+    return isinstance(error, TimeoutError)
 
 
 @cache

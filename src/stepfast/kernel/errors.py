@@ -42,7 +42,7 @@ class ExecutorNotFound(NotFound):
 
 
 class LeaseLost(StepfastError):
-    """Another worker, or a command, owns the run now; nothing that was sent has been written."""
+    """Another worker or a command owns the run now, and nothing sent was written; or its workers died too often."""
 
     code = "E-RUN-002"
 
@@ -95,7 +95,7 @@ class StepFailed(StepfastError):
         self.__cause__ = cause
 
 
-class StepTimeout(StepfastError):
+class StepTimeout(StepfastError, TimeoutError):
     """A step's attempt, or all of its attempts together, took longer than allowed."""
 
     code = "E-STEP-002"
@@ -132,7 +132,7 @@ class PolicyConflict(StepfastError):
     code = "E-POL-001"
 
 
-class WaitTimeout(StepfastError):
+class WaitTimeout(StepfastError, TimeoutError):
     """What was waited for did not come in time."""
 
     code = "E-WAIT-001"
@@ -240,7 +240,7 @@ class RunFailed(StepfastError):
     code = "E-RUN-007"
 
 
-class RunTimeout(StepfastError):
+class RunTimeout(StepfastError, TimeoutError):
     """A run did not end before its deadline."""
 
     code = "E-RUN-009"

@@ -11,6 +11,7 @@ from stepfast.kernel.errors import Invalid, StepNotFound
 from stepfast.kernel.numbers import written
 from stepfast.kernel.plan_rules import GIVEN
 from stepfast.kernel.states import STEP_CUT_OFF, STEP_ENDED, RunState, StepState
+from stepfast.kernel.views import StepView
 
 SHOWN_CANDIDATES = 10
 
@@ -33,6 +34,14 @@ def ending_calls(run: LockedRun) -> list[CallId]:
     """The calls whose failures ended a run; none of a run that came to another end."""
     failing = failing_steps(run.error) if run.state is RunState.FAILED else frozenset()
     return [call for call in {mark.call: None for mark in run.steps} if call.address in failing]
+
+
+def caught_calls(error: str | None, steps: Iterable[StepView]) -> list[CallId]:
+    """The calls of a failed run whose failures its code went on from, in the order in which they ended."""
+    newest = {step.call: step for step in steps if step.superseded_by is None}
+    failed = sorted((step.seq, call) for call, step in newest.items() if step.state is StepState.FAILED)
+    ending = failing_steps(error)
+    return [call for _, call in failed if call.address not in ending]
 
 
 def unended_calls(run: LockedRun, failing: Sequence[CallId]) -> list[CallId]:

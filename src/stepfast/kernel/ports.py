@@ -12,7 +12,7 @@ from stepfast.kernel.commands import Changed, Request
 from stepfast.kernel.decisions import Decision, HeldRun, History, NewRun, Started
 from stepfast.kernel.definitions import DefinitionStore
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.errors import StepfastError
+from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.kernel.events import Event
 from stepfast.kernel.exchange import (
     Beat,
@@ -33,6 +33,7 @@ from stepfast.kernel.outside_ports import OutsideRows
 from stepfast.kernel.retention import RetentionRows
 from stepfast.kernel.review_views import ReviewReads
 from stepfast.kernel.sinks import SinkRows
+from stepfast.kernel.texts import shown
 from stepfast.kernel.trail import TrailRows
 from stepfast.kernel.views import (
     Backlog,
@@ -68,6 +69,17 @@ class Clock(Protocol):
     async def sleep(self, span_ms: int) -> None:
         """Return after the span has passed by this clock."""
         ...
+
+
+def check_port(option: str, given: object, port: type) -> None:
+    """Refuse what somebody brings for a port and that lacks calls of it, before the first call finds out."""
+    calls = [name for name in vars(port) if not name.startswith("_")]
+    missing = [name for name in calls if not callable(getattr(given, name, None))]
+    if missing:
+        raise Invalid(
+            f"{option} is {shown(given)}, which has no {', '.join(missing)}. "
+            f"A {port.__name__} has {', '.join(calls)}: see docs/reference/ports.md."
+        )
 
 
 class Store(

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 from typing import NamedTuple
 
 from stepfast.kernel.events import EventType
 from stepfast.kernel.exchange import Look
 from stepfast.kernel.ids import RunId
-from stepfast.kernel.seen import Reason, Seen, fields_of, moment, takers
+from stepfast.kernel.seen import Reason, Seen, fields_of, lacking, moment, takers
 from stepfast.kernel.states import ENDED, RunState, WaitKind
 from stepfast.kernel.texts import class_name, counted
 from stepfast.kernel.views import EventView, RunView
-from stepfast.kernel.wait_reasons import is_hand_back, is_put_off, waits
+from stepfast.kernel.wait_reasons import is_hand_back, is_put_off, is_timed, waits
+
+# Of many steps, so many are named.
+TOLD_STEPS = 5
 
 
 class Why(NamedTuple):
@@ -53,6 +57,7 @@ def _reasons(seen: Seen) -> Iterator[Reason]:
     run = seen.run
     if run.state in ENDED:
         yield _end(seen)
+        yield from _kept(seen)
     elif run.state is RunState.PAUSED:
         yield _pause(seen)
         yield from waits(seen)
@@ -60,6 +65,7 @@ def _reasons(seen: Seen) -> Iterator[Reason]:
         yield from _holder(seen)
     elif run.state is RunState.WAITING or (run.state is RunState.PENDING and is_put_off(seen)):
         yield from waits(seen)
+        yield from _nobody_in_time(seen)
     else:
         yield from _line(seen)
 
@@ -79,6 +85,17 @@ def _end(seen: Seen) -> Reason:
         text = f"It ended in part at {at}: {fields_of(run.error).get('message') or 'some of its steps failed'}."
         return Reason("ended", text, f"`stepfast runs retry {run.run_id}` does these again.")
     return Reason("ended", f"It ended at {at}.", "Nothing moves it any more but a rerun or a rollback.")
+
+
+def _kept(seen: Seen) -> Iterator[Reason]:
+    """What a retry would not do again, so that code which fails because of it fails the same way."""
+    if not seen.caught:
+        return
+    run_id, first, more = seen.run.run_id, seen.caught[0], len(seen.caught) - TOLD_STEPS
+    named = ", ".join(seen.caught[:TOLD_STEPS]) + (f" and {more:,} more" if more > 0 else "")
+    text = f"Its code had caught failures, which a retry keeps: {named}."
+    again = f"`stepfast runs retry {run_id} --step {quote(first)}` does that step and all after it again"
+    yield Reason("caught", text, f"{again}, `stepfast runs rerun {run_id}` everything.")
 
 
 def _pause(seen: Seen) -> Reason:
@@ -117,6 +134,12 @@ def _line(seen: Seen) -> Iterator[Reason]:
         text = f"Its workers died {counted(run.crashes, 'time')} while they held it."
         yield Reason("suspect", text, "It is taken by a worker that holds few other runs, or none.")
     yield takers(seen)
+
+
+def _nobody_in_time(seen: Seen) -> Iterator[Reason]:
+    """What is missing for a run that time alone would move: somebody who takes it when its time has come."""
+    if is_timed(seen) and (lack := lacking(seen, seen.run.workflow, seen.run.code, seen.run.queue)) is not None:
+        yield lack
 
 
 def _by(told: EventView | None) -> str:

@@ -42,6 +42,8 @@ class Seen(NamedTuple):
     """Who is asked by the reviews that are open, by the number of their wait."""
     children: Sequence[ChildView] = ()
     """Open runs that it waits for, or that these wait for; not all where there are many."""
+    caught: Sequence[str] = ()
+    """Of a failed run, the addresses of steps whose failures its code has caught, and that a retry would keep."""
 
     @property
     def live(self) -> list[WorkerView]:

@@ -38,6 +38,12 @@ def is_put_off(seen: Seen) -> bool:
     return any(wait.kind in PENDING_WAITS and _is_ahead(wait, seen.now) for wait in _open_waits(seen))
 
 
+def is_timed(seen: Seen) -> bool:
+    """Whether time alone brings the end of one of its waits, and has not yet."""
+    timed = (*PENDING_WAITS, WaitKind.TIME)
+    return any(wait.kind in timed and _is_ahead(wait, seen.now) for wait in _open_waits(seen))
+
+
 def is_hand_back(wait: OpenWait) -> bool:
     """Whether it is a wait of the whole run; the backoff of a step has the number of its record."""
     return wait.kind is WaitKind.BACKOFF and wait.wait_id == HAND_BACK_WAIT_ID

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from stepfast.kernel.errors import Invalid, StoreUnusable
 from stepfast.stores.grants import Grant
@@ -49,9 +49,28 @@ def is_postgres(url: str) -> bool:
 def sqlite_path(url: str) -> Path:
     """The file that a SQLite URL names."""
     parts = urlsplit(url)
-    if parts.netloc or parts.path in ("", "/"):
+    if parts.netloc or "%00" in parts.path or parts.path in ("", "/") or not url.lower().startswith("sqlite:///"):
         raise Invalid(f"The database URL {url!r} names no file; write {FORMS}.")
-    return Path(unquote(parts.path.removeprefix("/")))
+    if parts.query or parts.fragment:
+        # Left unsaid, the file would be another one, or opened in another way, than was meant.
+        raise Invalid(f"The database URL {url!r} has a ? or # in it, and takes no options; in a name write %3F or %23.")
+    path = unquote(parts.path.removeprefix("/"))
+    if not Path(path).name:
+        raise Invalid(f"The database URL {url!r} names a folder and no file; write {FORMS}.")
+    if path == ":memory:":
+        raise Invalid(
+            f"The database URL {url!r} names no file, and what is kept in memory survives nothing. Write {FORMS}; "
+            "for tests, `stepfast.testing.engine()` has a store that is gone afterwards."
+        )
+    return Path(path)
+
+
+def database_in(url: str, folder: Path) -> str:
+    """The URL with a relative SQLite file taken as relative to that folder."""
+    file = url[len("sqlite:///") :]
+    if not is_sqlite(url) or file.startswith("/"):
+        return url
+    return f"sqlite:///{quote(str(folder.absolute()))}/{file}"
 
 
 def check_database(url: str) -> None:

@@ -8,9 +8,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from stepfast.kernel.decisions import Decision
-from stepfast.kernel.errors import StoreUnavailable
+from stepfast.kernel.errors import Invalid, StoreUnavailable
 from stepfast.kernel.exchange import Saving
 from stepfast.kernel.ports import Store
+from stepfast.kernel.texts import shown
 
 # What people look at, and what ends of runs are asked with, changes nothing: to die after one of these is to die
 # before the next call. Hints would only make other processes quicker, and there are none.
@@ -51,9 +52,15 @@ Point = int | str | CrashPoint | StepPoint
 
 def point_of(given: Point) -> CrashPoint | StepPoint:
     """A point as people write it: a number of store calls, the name of a step, or the thing itself."""
-    if isinstance(given, str):
+    if isinstance(given, CrashPoint | StepPoint):
+        return given
+    if isinstance(given, str) and given:
         return StepPoint(given)
-    return CrashPoint(given) if isinstance(given, int) else given
+    if isinstance(given, int) and not isinstance(given, bool) and given > 0:
+        return CrashPoint(given)
+    raise Invalid(
+        f"{shown(given)} is no point to crash at; give the name of a step, or which call of the store it is: 1 or more."
+    )
 
 
 class ProcessDied(StoreUnavailable):

@@ -61,7 +61,7 @@ def engine(
         "sinks": sinks,
         "policies": policies,
         "around": around,
-        "crash": crash_at,
+        "crash": None if crash_at is None else point_of(crash_at),
         "patience_s": span_ms(patience, "patience") / 1_000,
     }
     return Opening(database, clock or VirtualClock(), options)
@@ -73,8 +73,8 @@ def crash_after(point: Point, **options: Any) -> Opening:
     What the call did is done, but nobody hears of it, and nothing more is written; a new process takes over when the
     lease of the dead one is over. It is an error when the point is never reached. Takes the options of `engine`.
     """
-    opening = engine(crash_at=point, **options)
-    opening.must_crash = point
+    opening = engine(crash_at=point_of(point), **options)
+    opening.must_crash = point_of(point)
     return opening
 
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from stepfast.kernel.decisions import HeldRun
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.exchange import Claim, QueueRoom
+from stepfast.kernel.exchange import Claim, Claimed, QueueRoom
 from stepfast.kernel.ids import WorkerId
 from stepfast.kernel.ports import Clock, Store
 from stepfast.log import Failures, Log
@@ -116,7 +116,7 @@ class ClaimLoop:
             self._empty = set()
             return self._settings.poll_ms
         sent_at, self._is_outdated = self._clock.now(), False
-        claimed = await self._store.claim(request)
+        claimed = await self._claim(request)
         self.suspects_wait = claimed.suspects_wait
         was_for_all = request.suspects is None and not claimed.suspects_wait and not self._is_outdated
         self._empty = {room.queue for room in request.queues} if was_for_all and not claimed.runs else set()
@@ -127,6 +127,20 @@ class ClaimLoop:
         if not self._held and self._empty.issuperset(self._cursors):
             self.found_nothing.set()
         return self._pause_ms(claimed.next_due_at, sent_at)
+
+    async def _claim(self, request: Claim) -> Claimed:
+        """What the store has for the request; of `max_runs` no more than is left, which all queues share."""
+        left = self._most()
+        if self._settings.max_runs is None or sum(room.room for room in request.queues) <= left:
+            return await self._store.claim(request)
+        due: list[Instant] = []
+        for room in request.queues:
+            claimed = await self._store.claim(request._replace(queues=[room._replace(room=min(room.room, left))]))
+            # The next look asks for the rest, if there is one.
+            if claimed.runs or claimed.suspects_wait:
+                return claimed
+            due += [] if claimed.next_due_at is None else [claimed.next_due_at]
+        return Claimed([], min(due, default=None))
 
     def _request(self) -> Claim | None:
         rooms = self._held.rooms(self._cursors, min(self._most(), 2 * self._company()))

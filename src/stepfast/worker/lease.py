@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import socket
@@ -27,6 +28,8 @@ OWN_DEADLINE = 0.9
 BEATS_BEFORE_BURYING = 3
 # A pass of upkeep counts as a heartbeat so often in a lease; stores hold to the same.
 KEEPS_PER_LEASE = 10
+# How long a worker that is stopped while it starts waits for the store to take its announcement back.
+TAKE_BACK_S = 1.0
 
 
 def process_name() -> str:
@@ -109,7 +112,11 @@ class Lease:
         self.worker_id = WorkerId(new_id(self._clock.now(), secrets.randbits(RANDOM_BITS)))
         async with self._announcing:
             sent_at = time.monotonic()
-            await self._enrol()
+            try:
+                await self._enrol()
+            except asyncio.CancelledError:
+                await self._take_back()
+                raise
         self._kept_from, self._heard_at, self._gap_s = sent_at, time.monotonic(), _clock_gap_s()
         self._beats_in_time = self._jumped_at = 0
         self._unknown, self._compared_at = set(), 0
@@ -117,6 +124,12 @@ class Lease:
         self._heartbeat = Heartbeat(self._store, self.worker_id, interval_ms, self._clock, self._hear)
         self._heartbeat.start()
         self.renewed()
+
+    async def _take_back(self) -> None:
+        """Leave where the announcement was called off: the store may have written it all the same."""
+        with contextlib.suppress(StepfastError, TimeoutError):
+            async with asyncio.timeout(TAKE_BACK_S):
+                await self._store.retire(self.worker_id)
 
     async def end(self) -> None:
         """Stop beating and leave; what is still held goes back to the line."""

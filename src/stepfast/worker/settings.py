@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from stepfast.kernel.durations import Duration, span_ms
+from stepfast.kernel.durations import Duration, span_ms, written_span
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.retry import Retry
 from stepfast.kernel.texts import shown
@@ -33,7 +33,7 @@ class Bounds(NamedTuple):
 
     @property
     def as_spans(self) -> str:
-        return f"a span from {_written(self.lowest)} to {_written(self.highest)}"
+        return f"a span from {written_span(self.lowest)} to {written_span(self.highest)}"
 
     @property
     def as_text(self) -> str:
@@ -110,7 +110,7 @@ class WorkerSettings:
             return replace(self, lease_ms=lease_ms, heartbeat_ms=0)
         if self.heartbeat_ms * 2 > lease_ms:
             given = self.heartbeat_given or f"heartbeat_ms is {self.heartbeat_ms}"
-            raise Invalid(f"lease is {_written(lease_ms)}; it must be at least twice the heartbeat, and {given}.")
+            raise Invalid(f"lease is {written_span(lease_ms)}; it must be at least twice the heartbeat, and {given}.")
         return replace(self, lease_ms=lease_ms, heartbeat_fault="")
 
     def check(self) -> None:
@@ -161,12 +161,6 @@ def checked_ms(name: str, duration: Duration) -> int:
     if not bounds.hold(given_ms):
         raise Invalid(f"{name} is {shown(duration)}; allowed is {bounds.as_spans}.")
     return given_ms
-
-
-def _written(span: int) -> str:
-    """A span in the largest unit that holds it whole."""
-    unit = next(unit for unit, ms in _UNITS_MS.items() if span % ms == 0 and (span or unit == "s"))
-    return f"{span // _UNITS_MS[unit]}{unit}"
 
 
 def env_name(queue: str) -> str:

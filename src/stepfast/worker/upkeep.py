@@ -128,7 +128,8 @@ class UpkeepLoop:
 
     def _request(self) -> Upkeep:
         error = LeaseLost(
-            f"Its worker died {counted(self._max_crashes, 'time')} while it executed nothing but this run."
+            f"Its worker died {counted(self._max_crashes, 'time')} while it executed nothing but this run. "
+            f"See {LeaseLost.code}: find out what kills the process, then replay the run."
         )
         return Upkeep(self.may_bury(), self._max_crashes, RUNS_PER_PASS, _verdict(error), self.to_keep())
 

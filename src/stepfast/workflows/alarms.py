@@ -41,24 +41,41 @@ class Alarms:
             heapq.heappop(self._moments)
         return self._moments[0][0] if self._moments else None
 
+    @property
+    def next_at(self) -> Instant | None:
+        """The earliest moment of a wait that has not ended, whether its alarm has rung or not."""
+        while self._turns and self._turns[0][1] not in self._awaited:
+            # Nobody waits for it any more: its end would do nothing.
+            heapq.heappop(self._turns)
+        first_at, rung_at = self.first_at, self._turns[0][0] if self._turns else None
+        return min((at for at in (first_at, rung_at) if at is not None), default=None)
+
+    def _is_next(self, at: Instant) -> bool:
+        first_at = self.first_at
+        return first_at is None or at <= first_at
+
     def _is_set(self, due_at: Instant, wait_id: int) -> bool:
         return wait_id in self._awaited and self._due.get(wait_id) == due_at
 
+    @property
+    def has_rung(self) -> bool:
+        """Whether something is over and has not ended."""
+        return bool(self._turns)
+
     def ring(self, wait: OpenWait, end: Callable[[], None]) -> None:
-        """The time of a wait is over: end it when all that were over before have ended."""
+        """The time of a wait is over: it ends when all that were over before have ended."""
         assert wait.due_at is not None
         self._due.pop(wait.wait_id, None)
         heapq.heappush(self._turns, (wait.due_at, wait.wait_id, end))
-        self.give_turns()
 
-    def give_turns(self) -> None:
-        """End what need not wait for another."""
+    def give_turns(self, may_go_on: Callable[[], bool] = lambda: True) -> None:
+        """End what need not wait for another, one by one as long as that may go on."""
         # The end of one gives the turn to the next: in a loop, for there may be thousands.
         if self._is_giving:
             return
         self._is_giving = True
         try:
-            while self._turns and ((first_at := self.first_at) is None or self._turns[0][0] <= first_at):
+            while self._turns and may_go_on() and self._is_next(self._turns[0][0]):
                 _, _, end = heapq.heappop(self._turns)
                 end()
         finally:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepfast.kernel.decisions import CallId
 from stepfast.workflows.failures import handled_calls
+from stepfast.workflows.made_threads import let_go_of_this_thread, watch_this_thread
 
 if TYPE_CHECKING:
     from stepfast.workflows.calls import Operation
@@ -22,11 +23,16 @@ class ThreadAnswer(Future[Any]):
     """What the thread of a `def` workflow waits for."""
 
     on_cancel: Callable[[], object] | None = None
+    task: Task[Any] | None = None
+    """The code of the run that it comes from, if it comes from such."""
 
-    def call_off(self, error: BaseException) -> None:
-        """The thread gets this error instead, and what it waited for is called off; on the worker's loop only."""
-        if not self.done():
-            self.set_exception(error)
+    def call_off(self) -> None:
+        """What the thread waits for is called off, and it is told so; on the worker's loop only."""
+        if self.task is not None:
+            # It may have something to tidy up, which is waited for.
+            self.task.cancel()
+        elif not self.done():
+            self.set_exception(CancelledError())
             if self.on_cancel is not None:
                 self.on_cancel()
 
@@ -91,17 +97,24 @@ class ThreadCode:
             return await make()
 
         def begin(answer: ThreadAnswer) -> None:
-            task = self.branch.context.run_branch(code(), branch)
-            task.add_done_callback(partial(_hand_on, answer))
-            answer.on_cancel = task.cancel
+            answer.task = self.branch.context.run_branch(code(), branch)
+            answer.task.add_done_callback(partial(_hand_on, answer))
 
         return self.ask(begin)
 
-    def within(self, timer: Operation, error: BaseException) -> Deadline:
-        """From here on, until the deadline is taken away, calls raise this error once the timer has ended."""
-        deadline = Deadline(self, error)
+    def within(self, timer: Operation) -> Deadline:
+        """From here on, until the deadline is taken away, a call is called off when the timer has ended."""
+        deadline = Deadline(self)
         self.ask(partial(deadline.begin, timer))
         return deadline
+
+    def call_off_what_is_late(self) -> None:
+        """Call off what the thread waits for if a deadline is over; each deadline does so once, like a cancellation."""
+        late = [deadline for deadline in self.deadlines if deadline.is_over and not deadline.is_told]
+        if late and self.answer is not None:
+            for deadline in late:
+                deadline.is_told = True
+            self.answer.call_off()
 
     def _begin(self, begin: Callable[[ThreadAnswer], object], answer: ThreadAnswer) -> None:
         context = self.branch.context
@@ -113,9 +126,7 @@ class ThreadCode:
         except BaseException as error:  # noqa: BLE001 - it belongs to the thread that asked
             answer.set_exception(error)
             return
-        for deadline in self.deadlines:
-            if deadline.is_over:
-                answer.call_off(deadline.error)
+        self.call_off_what_is_late()
         context.kick()
 
     def _answered(self, answer: Future[Any]) -> None:
@@ -127,9 +138,10 @@ class ThreadCode:
 class Deadline:
     """A time limit on what the thread of a `def` workflow does."""
 
-    def __init__(self, thread: ThreadCode, error: BaseException) -> None:
-        self.error = error
+    def __init__(self, thread: ThreadCode) -> None:
         self.is_over = False
+        self.is_told = False
+        """Whether the thread has been told: what it calls after that, as in a `finally`, is done."""
         self._thread = thread
         self._branch = thread.branch.child()
         self._timer = ThreadAnswer()
@@ -141,21 +153,22 @@ class Deadline:
         self._thread.deadlines.append(self)
         answer.set_result(None)
 
-    def end(self) -> None:
-        """Take the limit away."""
-        self._thread.ask(self._end)
+    def end(self) -> bool:
+        """Take the limit away; whether it is the outermost of those that have called something off."""
+        is_outermost: bool = self._thread.ask(self._end)
+        return is_outermost
 
     def _end(self, answer: ThreadAnswer) -> None:
-        self._thread.deadlines.remove(self)
+        deadlines = self._thread.deadlines
+        deadlines.remove(self)
         if not self._branch.context.is_closed:
-            self._timer.call_off(CancelledError())
-        answer.set_result(None)
+            self._timer.call_off()
+        answer.set_result(self.is_told and not any(deadline.is_told for deadline in deadlines))
 
     def _expire(self, timer: Future[Any]) -> None:
         if timer.exception() is None:
             self.is_over = True
-            if self._thread.answer is not None:
-                self._thread.answer.call_off(self.error)
+            self._thread.call_off_what_is_late()
 
 
 def _hand_on(answer: ThreadAnswer, task: Task[Any]) -> None:
@@ -189,6 +202,7 @@ def thread_branch() -> Branch | None:
 def enter_thread(branch: Branch | None) -> None:
     """From here on this thread runs the code of a branch; None: of no branch any more."""
     _thread.code = None if branch is None else ThreadCode(branch)
+    watch_this_thread() if branch is not None else let_go_of_this_thread()
 
 
 def ask_blocking(branch: Branch, operation: Operation) -> Any:

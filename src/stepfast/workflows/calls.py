@@ -43,6 +43,10 @@ class Operation(Protocol):
         """Its result is about to be handed out from its record."""
         ...
 
+    def wait_id(self, record: Record | None) -> int | None:
+        """The wait that it goes on with when it begins, if it does nothing else than wait."""
+        ...
+
     def begin(self, asked: Asked, record: Record | None) -> None:
         """Do it; `record` is what is known of it so far, if it has begun before and not ended."""
         ...
@@ -80,6 +84,14 @@ class Asked:
             handled = failures.handled_calls(error, branch.handles)
             if handled:
                 context.note_handler(self.call, handled)
+
+    @property
+    def seed(self) -> str:
+        """What the jitter of its pauses is made of: the same on replay, and another for each call of each run.
+
+        Equal calls that an outage has failed together must not come back together.
+        """
+        return f"{self.context.run.run_id}:{self.call.address}"
 
     def call_off(self) -> None:
         """The code no longer wants it."""

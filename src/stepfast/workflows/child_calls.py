@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
@@ -89,6 +90,8 @@ class ChildrenCall(WaitCall):
         self._join = join
         self._is_working = False
         self._recorded_as: CallId | None = None
+        self._held_at: Instant | None = None
+        """When the join was decided, if that is known: something that was over before may have to end first."""
 
     def recalled(self, asked: Asked, record: Record) -> None:
         self._recorded_as = record.call
@@ -154,14 +157,26 @@ class ChildrenCall(WaitCall):
         return wait is not None and wait.is_joined
 
     def check(self, wait: OpenWait) -> None:
-        if wait.is_joined and not self._is_working:
+        if not wait.is_joined or self._is_working:
+            return
+        if self._held_at is None or not self.asked.context.mailbox.is_held_back(self._held_at):
             self.read()
 
     def read(self) -> None:
         """The join is decided: read how the children ended, and conclude."""
         self._is_working = True
         self.asked.context.busy.add(self.asked.call)
+        self.asked.context.mailbox.readings += 1
         self._errand = self.asked.context.run_errand(self.read_outcomes(), "stepfast-join")
+        self._errand.add_done_callback(self._has_read)
+
+    def _has_read(self, errand: asyncio.Task[None]) -> None:
+        context = self.asked.context
+        context.mailbox.readings -= 1
+        # Also when it was called off in the middle; but not where the run is let go of.
+        if not context.is_closed and context.stopped_by is None:
+            context.mailbox.go_on()
+            context.kick()
 
     async def read_outcomes(self) -> None:
         """Conclude with the ends of the children, however many pages they are."""
@@ -171,8 +186,22 @@ class ChildrenCall(WaitCall):
             outcomes = await self.asked.context.host.store.outcomes(page)
             found = [(start + index, outcomes[run_id]) for index, run_id in enumerate(page) if run_id in outcomes]
             ended += [(index, await self._whole(outcome)) for index, outcome in found]
-        if not self._ending:
+        if self._ending:
+            return
+        self._held_at = self._decided_at(ended) if ended and self._wait else None
+        if self._held_at is not None and self.asked.context.mailbox.is_held_back(self._held_at):
+            # Looked at again when what was over before has ended.
+            self._is_working = False
+            self.asked.context.busy.discard(self.asked.call)
+        else:
             self.conclude(ended)
+
+    def _decided_at(self, ended: Ended) -> Instant:
+        """When the last child ended that the join needs."""
+        good = sorted(outcome.ended_at for _, outcome in ended if outcome.state in GOOD_ENDS)
+        return (
+            good[self._join.need - 1] if 0 < self._join.need <= len(good) else max(each.ended_at for _, each in ended)
+        )
 
     async def _whole(self, outcome: OutcomeView) -> OutcomeView:
         """A child's outcome with its value, also when that is large."""

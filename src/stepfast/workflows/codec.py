@@ -19,12 +19,16 @@ from stepfast.workflows.culprits import (
     MAX_DEPTH,
     MAX_DIGITS,
     Culprit,
-    children,
     find,
+    follow,
     foreign,
     is_native,
+    is_unread,
     locate,
+    misfit,
     undecodable,
+    unread,
+    unreadable,
     unwritable,
 )
 from stepfast.workflows.drift import Comparison, in_many_places, is_equal
@@ -36,6 +40,8 @@ if typing.TYPE_CHECKING:
 
 MAX_VALUE_BYTES = 64 * 1024 * 1024
 CONFIG: dict[str, Any] = {"ser_json_bytes": "base64", "val_json_bytes": "base64"}
+# What such parameters hold when the call has nothing for them.
+NOTHING_GIVEN: dict[Any, Any] = {inspect.Parameter.VAR_POSITIONAL: (), inspect.Parameter.VAR_KEYWORD: {}}
 
 
 def digest(text: str) -> str:
@@ -111,7 +117,8 @@ class HintedForm(NativeForm):
         schema, writer, config = schema_of(hint, subject), Writer(), typing.cast(Any, CONFIG)
         # The prebuilt serializer of a model would bypass what the writer tailors.
         self.to_json = SchemaSerializer(writer.tailor(schema), config | WRITER_CONFIG, _use_prebuilt=False).to_json
-        self.validate_json = SchemaValidator(schema, config).validate_json
+        self.validator = SchemaValidator(schema, config)
+        self.validate_json = self.validator.validate_json
         self.hint = hint
         self.is_exact = writer.is_exact and writer.typed_dicts <= self.own_dicts
         self.misfit = misfit
@@ -186,7 +193,7 @@ class HintedForm(NativeForm):
             culprit = find(value, undecodable)
         if culprit is not None:
             return Unstorable(culprit.told(self.subject))
-        return self.misfit(self.misfitting_part(value, error).told(self.subject))
+        return self.misfit((find(value, unreadable) or self.misfitting_part(value, error)).told(self.subject))
 
     def foreign_part(self, value: object, error: Exception) -> Culprit | None:
         if not (marked := re.search(r"foreign part (\d+)", str(error))):
@@ -209,7 +216,10 @@ class HintedForm(NativeForm):
         except ValueError as other:
             reason = in_short(other)
             part = self.unknown_part(value, other) or part
-        return Culprit(*part, f"does not fit its hint: {reason}", "Use what the hint says, or change the hint")
+        # A class is not looked into here, but what misfits in one is mostly a text or number.
+        if type(part[1]) not in ATOMS and is_unread(error) and self.validator.isinstance_python(value, strict=True):
+            return unread(*part)
+        return misfit(*part, reason)
 
     def unknown_part(self, value: object, error: ValueError) -> tuple[str, object] | None:
         """The first part of a class that pydantic has no form for: it names the class, and no place."""
@@ -251,16 +261,6 @@ def plain_kind(hint: Any) -> type | None:
     if typing.get_origin(hint) is dict and typing.get_args(hint) == (str, Any):
         return dict
     return list if typing.get_origin(hint) is list and typing.get_args(hint) == (Any,) else None
-
-
-def follow(value: object, location: Iterable[int | str]) -> tuple[str, object]:
-    """The path and part at a location of pydantic's, which also names branches of unions: those are left out."""
-    path = ""
-    for name in location:
-        parts = dict(children(value))
-        for step in {f".{name}", f"[{name!r}]"} & parts.keys():
-            path, value = path + step, parts[step]
-    return path, value
 
 
 def in_short(error: Exception) -> str:
@@ -413,7 +413,8 @@ class ArgumentsCodec(Codec):
         self.is_plain = all(each.kind is each.POSITIONAL_OR_KEYWORD for each in self._parameters)
         """Whether all of them can be given by name."""
         self._count = len(self._names) if self.is_plain else -1
-        self._defaults = {each.name: each.default for each in self._parameters if each.default is not each.empty}
+        absent = {each.name: NOTHING_GIVEN.get(each.kind, each.default) for each in parameters}
+        self._defaults = {name: value for name, value in absent.items() if value is not inspect.Parameter.empty}
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments by parameter name, in the order of the parameters, defaults applied."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 from asyncio import events
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Never, TypeVar, overload
 
 from stepfast.kernel.durations import Duration, span_ms, told_span
 from stepfast.kernel.errors import Invalid, StepFailed, WaitTimeout, WrongCall
+from stepfast.kernel.texts import shown
 from stepfast.workflows.bodies import current_step
 from stepfast.workflows.branches import Deadline, ThreadCode, thread_code
 from stepfast.workflows.child_calls import ChildKind, PageCall
@@ -164,7 +165,7 @@ each = Each()
 
 
 async def _each(function: Any, items: Items, at_once: int | None, spec: JoinSpec, spread: bool) -> Any:
-    given = list(items)
+    given = list(_iterated(items))
     if at_once is not None and at_once < 1:
         raise Invalid(f"at_once is {at_once!r}; it must be at least 1.")
     join = join_of(spec, len(given))
@@ -178,6 +179,14 @@ async def _each(function: Any, items: Items, at_once: int | None, spec: JoinSpec
     if at_once is None or at_once >= len(inputs):
         return await joined(child, inputs, join)
     return await _in_pages(child, inputs, at_once, join)
+
+
+def _iterated(items: Items) -> Iterator[Any]:
+    try:
+        return iter(items)
+    except TypeError:
+        # Also for what can be iterated only by `async for`: when its items come would differ from replay to replay.
+        raise Invalid(f"each() takes a list of items, or another iterable; {shown(items)} is none.") from None
 
 
 def _child_of(function: Any, spread: bool) -> ChildKind | None:
@@ -387,13 +396,14 @@ class Timeout:
     def __enter__(self) -> None:
         if isinstance(events._get_running_loop(), RunLoop):
             raise WrongCall("In an `async def` workflow write `async with timeout(...)`.")
-        self._deadline = _thread_for("timeout").within(SleepCall(self._span_ms), self._error())
+        self._deadline = _thread_for("timeout").within(SleepCall(self._span_ms))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._deadline is not None
-        self._deadline.end()
+        if self._deadline.end() and isinstance(error, asyncio.CancelledError):
+            raise self._error() from None
 
     def _error(self) -> WaitTimeout:
         return WaitTimeout(f"What was to be done within {told_span(self._duration)} took longer.")

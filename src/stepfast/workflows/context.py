@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable
 from functools import partial
 from typing import Any
 
-from stepfast.kernel.decisions import CallId, HeldRun, History, Record
+from stepfast.kernel.decisions import CallId, HeldRun, History, OpenWait, Record
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import Invalid, NonDeterminism
 from stepfast.kernel.plan_rules import GIVEN
@@ -32,6 +32,7 @@ class RunContext(Stay):
         "_fresh",
         "_handlers",
         "_heard",
+        "_late",
         "_open",
         "_recorded",
         "_records",
@@ -54,6 +55,7 @@ class RunContext(Stay):
         self._recorded: list[tuple[int, Asked, Record]] = []
         self._elsewhere: list[tuple[int, CallId, Asked]] = []
         self._deferred: list[tuple[Asked, Record | None]] = []
+        self._late: set[CallId] = set()
         self._results: deque[tuple[Asked, Instant, Any, BaseException | None]] = deque()
         self._open: dict[CallId, Asked] = {}
         self.moment: Instant = run.queued_at
@@ -154,17 +156,29 @@ class RunContext(Stay):
             # It may be a pause that has come, and whoever sent it counts on it.
             return False
         replayed = self._replay.finished and not (self._recorded or self._elsewhere)
-        if replayed and len(self._fresh) == 1 and not self._deferred and self._leaving is None:
+        if self._late:
+            # Those that have ended, or that nobody wants any more, keep nothing back.
+            self._late &= self._open.keys()
+        may_begin = self._leaving is None and not self._late
+        if replayed and len(self._fresh) == 1 and not self._deferred and may_begin:
             return self._begin_alone(self._fresh.pop())
         if self._fresh and not self._take_up_fresh():
             return False
         if not replayed and self._hand_out_recorded():
             return True
-        if self._deferred and self._leaving is None:
+        if self._deferred and may_begin:
             return self._begin_deferred()
         if self._results:
             asked, at, value, error = self._results.popleft()
             self._answer(asked, at, value, error, asked.call)
+            return True
+        return self._decide_next()
+
+    def _decide_next(self) -> bool:
+        """The code has heard all there is: let the next of what is past be decided, else park; False when it is all."""
+        unheard = self.mailbox.unheard
+        if unheard is not None and unheard not in self._open:
+            self.mailbox.hear()
             return True
         self.leave_when_still()
         self.park_when_still()
@@ -203,10 +217,38 @@ class RunContext(Stay):
                 unmoved.append((asked, found))
         self._deferred = unmoved
         if self.stopped_by is None and not self._recorded:
-            self._deferred = []
-            for asked, record in self.mailbox.by_time(unmoved):
-                self._begin(asked, record)
+            self._deferred = self._begin_in_time(unmoved)
         return self.stopped_by is None
+
+    def _begin_in_time(self, calls: list[tuple[Asked, Record | None]]) -> list[tuple[Asked, Record | None]]:
+        """Begin calls, those first that wait in the store already; what is given back is to be begun later.
+
+        That is all the others if the time of such a wait is over: what its end calls off is never begun.
+        """
+        mailbox = self.mailbox
+        waiting = [(wait, call) for call in calls if (wait := self._open_wait(*call))] if mailbox.has_waits else []
+        if waiting:
+            now, gone_on = self.host.clock.now(), {asked.call for _, (asked, _) in waiting}
+            calls = [call for call in calls if call[0].call not in gone_on]
+            self._late = {asked.call for wait, (asked, _) in waiting if mailbox.is_late(wait, now)}
+            with mailbox.gathering():
+                for _, (asked, record) in mailbox.by_time(waiting):
+                    self._begin(asked, record)
+        if self._late:
+            return calls
+        for asked, record in calls:
+            self._begin(asked, record)
+        return []
+
+    def _open_wait(self, asked: Asked, record: Record | None) -> OpenWait | None:
+        """The wait in the store that a call goes on with, if it has one."""
+        wait_id = asked.operation.wait_id(record)
+        return None if wait_id is None else self.mailbox.wait(wait_id)
+
+    def is_in_time(self, call: CallId) -> None:
+        """The time of a wait is not over by the store's clock: what it kept back may begin."""
+        self._late.discard(call)
+        self.kick()
 
     def _answer_from(self, record: Record, asked: Asked) -> None:
         if asked.answer.done():

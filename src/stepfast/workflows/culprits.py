@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from asyncio import Future
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from decimal import Decimal
+from enum import Enum
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 # What the JSON parser of pydantic and the integer parser of Python read back.
 MAX_DEPTH = 200
 MAX_DIGITS = 4300
 
+SURROGATE = re.compile("[\ud800-\udfff]")
+
 ATOMS = frozenset((str, int, bool, type(None)))
+
+# What pydantic has against values that it has written by the same hint: a key, a member of an enum, bytes.
+UNREAD = frozenset(("literal_error", "enum", "none_required"))
+# What pydantic expects for hints that say something else.
+EXPECTED = {
+    "generator": "Annotate it with list or Sequence: what is an Iterable may be a generator, which cannot be stored",
+    "frozenset": "Annotate it with set for a set: collections.abc.Set is taken for frozenset",
+}
 
 Judge = Callable[[object], tuple[str, str] | None]
 
@@ -37,6 +51,8 @@ def brief(value: object) -> str:
     """A plain value's repr in at most 80 characters; of anything larger only its size, as it may hold secrets."""
     if isinstance(value, int) and value.bit_length() > 256:
         return f"a number of {value.bit_length()} bits"
+    if isinstance(value, PurePath):
+        value = str(value)
     if isinstance(value, (str, bytes)):
         shown = repr(value[:80])
         return shown if len(value) <= 80 >= len(shown) else f"{shown[:77]}..."
@@ -91,9 +107,11 @@ def locate(value: object, is_meant: Callable[[object], bool]) -> Culprit | None:
 
 def unwritable(value: object) -> tuple[str, str] | None:
     """What has no form in JSON under any hint."""
+    if isinstance(value, (Coroutine, Future)):
+        return "nobody has awaited", "An `await` is missing before the call"
     if is_infinite_or_nan(value):
         return "JSON has no form for", "Use None or a string instead"
-    if isinstance(value, str) and not value.isascii() and re.search("[\ud800-\udfff]", value):
+    if isinstance(value, (str, PurePath)) and not (text := str(value)).isascii() and SURROGATE.search(text):
         return "holds a lone surrogate that UTF-8 has no form for", "Clean the text, or use bytes instead"
     if isinstance(value, int) and value.bit_length() > MAX_DIGITS * math.log2(10):
         return f"has more than {MAX_DIGITS} digits and could not be read back", "Use a string instead"
@@ -141,6 +159,51 @@ def undecodable(value: object) -> tuple[str, str] | None:
     if not isinstance(value, bytes) or value.decode("utf-8", "ignore").encode() == value:
         return None
     return "is not UTF-8", "Set ser_json_bytes='base64', val_json_bytes='base64' in its model's model_config"
+
+
+def unreadable(value: object) -> tuple[str, str] | None:
+    """What is written in a form that no hint reads back."""
+    if isinstance(value, Enum) and not (value.value is None or isinstance(value.value, (str, int, float))):
+        value_kind = type(value.value).__name__
+        return f"has a {value_kind} as its value, which JSON gives back as something else", (
+            "Give the members of that enum texts or numbers as their values"
+        )
+    if isinstance(value, Mapping) and any(isinstance(key, (tuple, frozenset)) for key in value):
+        return "has keys with parts of their own, and a key in JSON is one text", "Use a list of pairs instead"
+    return None
+
+
+def follow(value: object, location: Sequence[int | str]) -> tuple[str, object]:
+    """The path and part at a location of pydantic's, which also names branches of unions: those are left out."""
+    path = ""
+    for name, after in itertools.zip_longest(location, location[1:]):
+        parts = dict(children(value))
+        ending = " (the key)" if after == "[key]" else ""
+        for step in {f".{name}{ending}", f"[{name!r}]{ending}"} & parts.keys():
+            path, value = path + step, parts[step]
+    return path, value
+
+
+def misfit(path: str, value: object, reason: str) -> Culprit:
+    """A part that is not what its hint says."""
+    remedies = (told for expected, told in EXPECTED.items() if reason.startswith(f"expected {expected}"))
+    remedy = next(remedies, "Use what the hint says, or change the hint")
+    return Culprit(path, value, f"does not fit its hint: {reason}", remedy)
+
+
+def is_unread(error: Exception) -> bool:
+    """Whether pydantic may have written a value and not know it again, for all that its error tells."""
+    from pydantic import ValidationError
+
+    return isinstance(error, ValidationError) and error.errors(include_url=False)[0]["type"] in UNREAD
+
+
+def unread(path: str, value: object) -> Culprit:
+    """A part that is what its hint says and was written by it, but which the hint does not read back."""
+    literal = "Use the enum itself, or bytes, as the hint: in a Literal only texts, whole numbers and booleans are read"
+    keys = "Use str, int, an IntEnum or a StrEnum as the hint of its keys, or a list of pairs"
+    remedy = keys if isinstance(value, Mapping) else literal
+    return Culprit(path, value, "fits its hint, but cannot be read back by it from JSON", remedy)
 
 
 def is_native(value: Any, room: int = MAX_DEPTH) -> bool:

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import json
 import re
 import traceback
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from types import MemberDescriptorType
+from typing import Any, cast
 
 from stepfast.kernel.decisions import CallId
 from stepfast.kernel.errors import Invalid, StepFailed, StepfastError
 from stepfast.kernel.texts import clean, guarded
 from stepfast.workflows.class_names import find_class, name_of
-from stepfast.workflows.culprits import is_native
+from stepfast.workflows.packing import pack, shortened, unpack
 
 MAX_MESSAGE = 8_000
 MAX_TRACEBACK = 16_000
-MAX_STATE = 16_000
 MAX_NOTES = 8
 MAX_CAUSES = 8
 # A wide group is cut here, so that a failure stays far below the largest value that can be stored.
@@ -27,6 +28,9 @@ MAX_FAILURES = 64
 
 MARK = "__stepfast_call__"
 BESIDE = "__stepfast_calls_beside__"
+ARGS = "args"
+# What is in an error's attributes and is told elsewhere, or by nobody.
+UNTOLD = frozenset(("__notes__", MARK, BESIDE))
 RECORDED = "As recorded when it was raised:\n"
 LEFT_OUT = re.compile(r"([0-9,]*[0-9]) more errors? (?:was|were) left out\.")
 NO_MESSAGE = "(its message cannot be read)"
@@ -34,7 +38,10 @@ NO_MESSAGE = "(its message cannot be read)"
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What is kept of an exception; `restorable` says that its class could be made from `args` when it was recorded."""
+    """What is kept of an exception; `restorable` says that its class could be made again when it was recorded.
+
+    It is made from `args`; that of a group from the message and what is `inner`.
+    """
 
     type: str
     message: str
@@ -137,19 +144,40 @@ def revive(failure: Failure) -> BaseException:
 def revive_group(failure: Failure) -> BaseException | None:
     if not failure.inner:
         return None
-    inner = [revive(each) for each in failure.inner]
-    return ExceptionGroup(failure.message, [each for each in inner if isinstance(each, Exception)])
+    inner = [each for each in map(revive, failure.inner) if isinstance(each, Exception)]
+    own = guarded(functools.partial(own_group, inner=inner), failure) if failure.restorable else None
+    return own or ExceptionGroup(failure.message, inner)
+
+
+def own_group(failure: Failure, inner: list[Exception]) -> BaseException | None:
+    cls = find_class(failure.type)
+    if cls is None or not issubclass(cls, ExceptionGroup):
+        return None
+    made: BaseException = cls(failure.message, inner)
+    if type(made) is not cls:
+        return None
+    restore_state(made, failure.state)
+    return made
 
 
 def revive_own(failure: Failure) -> BaseException | None:
     cls = find_class(failure.type) if failure.restorable and failure.args else None
     if cls is None or not issubclass(cls, Exception):
         return None
-    error = cls(*json.loads(failure.args or "[]"))
+    error = cls(*unpack(failure.args or "[]"))
     if type(error) is not cls:
         return None
-    vars(error).update(json.loads(failure.state or "{}"))
+    restore_state(error, failure.state)
     return error
+
+
+def restore_state(error: BaseException, state: str | None) -> None:
+    for name, value in unpack(state or "{}").items():
+        # Past whatever the error's class does on assignment.
+        if name == ARGS or isinstance(inspect.getattr_static(type(error), name, None), MemberDescriptorType):
+            BaseException.__setattr__(error, name, value)
+        else:
+            vars(error)[name] = value
 
 
 class Description:
@@ -164,6 +192,7 @@ class Description:
         self._left -= 1
         above = (*above, id(error))
         args = guarded(restorable_args, error)
+        is_own = args is not None or guarded(remakes_group, error) is True
         # What a failed call met on its way, or was met while handling, is not what ended the run.
         call = None if below_mark else guarded(mark_of, error)
         below_mark = below_mark or call is not None
@@ -175,8 +204,8 @@ class Description:
             message=NO_MESSAGE if (message := guarded(message_of, error)) is None else message,
             traceback=guarded(traceback_of, error) or "",
             args=args,
-            state=guarded(state_of, error) if args else None,
-            restorable=args is not None,
+            state=guarded(functools.partial(state_of, args=args), error) if is_own else None,
+            restorable=is_own,
             code=guarded(code_of, error),
             notes=guarded(functools.partial(notes_of, left_out=len(within) - len(inner)), error) or (),
             step=call.address if call else None,
@@ -251,8 +280,8 @@ def restorable_args(error: BaseException) -> str | None:
         return None
     # Errors of Stepfast keep their class even if they were made from more than JSON has.
     candidates = [making_args(error), [str(error)]] if issubclass(cls, StepfastError) else [making_args(error)]
-    texts = (native_text(args) for args in candidates)
-    return next((text for text in texts if text and guarded(functools.partial(remakes, text), error)), None)
+    texts = (pack(args) for args in candidates if guarded(functools.partial(remakes, args), error))
+    return next((text for text in texts if text and guarded(functools.partial(makes, text), cls)), None)
 
 
 def making_args(error: BaseException) -> list[Any]:
@@ -261,32 +290,41 @@ def making_args(error: BaseException) -> list[Any]:
     return list(reduced[1] if reduced[0] is type(error) else error.args)
 
 
-def remakes(args: str, error: BaseException) -> bool:
-    made = type(error)(*json.loads(args))
+def remakes(args: list[Any], error: BaseException) -> bool:
+    made = type(error)(*args)
     return type(made) is type(error) and str(made) == str(error)
 
 
-def state_of(error: BaseException) -> str | None:
-    """The error's attributes, as far as JSON has them: many classes keep more than they pass on as `args`."""
-    own = {name: value for name, value in vars(error).items() if name not in ("__notes__", MARK, BESIDE)}
-    state = {name: value for name, value in own.items() if native_text(value)}
-    return native_text(state) if state else None
+def makes(args: str, cls: type) -> bool:
+    """Whether the class takes the arguments as they are stored, some of them perhaps shortened."""
+    return type(cls(*unpack(args))) is cls
 
 
-def native_text(value: object) -> str | None:
-    """The value as JSON if it comes back equal, which a tuple does not."""
-    if not is_native(value):
-        return None
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= MAX_STATE and clean(text) == text and json.loads(text) == value else None
+def remakes_group(error: BaseException) -> bool:
+    """Whether the class of a group makes one of its message and errors; one of Python's own needs no word of it."""
+    cls = type(error)
+    if not issubclass(cls, ExceptionGroup) or cls is ExceptionGroup or find_class(name_of(cls)) is not cls:
+        return False
+    group: ExceptionGroup[Exception] = cast(Any, error)
+    made: BaseException = cls(group.message, list(group.exceptions))
+    return type(made) is cls and str(made) == str(error)
 
 
-def shortened(text: str, limit: int) -> str:
-    """The head and tail of a long text: the one says what was called, the other what went wrong."""
-    if len(text) > limit:
-        half = limit // 2 - 30
-        text = f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:]}"
-    return clean(text)
+def state_of(error: BaseException, args: str | None) -> str | None:
+    """The error's attributes, as far as they can be kept: many classes keep more than they pass on as `args`."""
+    state = {name: value for name, value in attributes_of(error).items() if guarded(pack, value)}
+    # Of arguments that were shortened its class may make another message.
+    if args and unpack(args) != (making := making_args(error)) and [*error.args] != making:
+        state[ARGS] = error.args
+    while state and pack(state) is None:
+        del state[max(state, key=lambda name: len(pack(state[name]) or ""))]
+    return pack(state) if state else None
+
+
+def attributes_of(error: BaseException) -> dict[str, Any]:
+    own: Any = object.__getstate__(error)
+    in_dict, in_slots = own if isinstance(own, tuple) else (own, {})
+    return {**{name: each for name, each in (in_dict or {}).items() if name not in UNTOLD}, **in_slots}
 
 
 def trimmed(data: dict[str, Any]) -> dict[str, Any]:

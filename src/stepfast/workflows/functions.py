@@ -24,9 +24,11 @@ from stepfast.workflows.handles import Starter
 from stepfast.workflows.joins import ONE
 from stepfast.workflows.limits import check_limit
 from stepfast.workflows.loop import RunLoop
+from stepfast.workflows.made_threads import refuse_in_made_thread
 from stepfast.workflows.registry import DEFINED
 from stepfast.workflows.steps import (
     ask_durably,
+    check_function,
     check_name,
     name_for,
     refuse_aio_in_thread,
@@ -34,7 +36,9 @@ from stepfast.workflows.steps import (
     refuse_blocking_in_async,
     refuse_sync_in_async,
     refuse_sync_of_def,
+    refuse_unrecorded,
     steps_seen_by,
+    unwrapped,
 )
 
 if TYPE_CHECKING:
@@ -123,6 +127,7 @@ class AsyncWorkflow(Generic[P, T]):
             name = self.workflow.name
             raise WrongCall(f"Workflow {name!r} is async: in a `def` workflow call {name}.sync(...).")
         _refuse_in_step(self.workflow.name)
+        refuse_unrecorded(self.workflow.name)
         return cast(Coroutine[Any, Any, T], self.workflow.function(*args, **kwargs))
 
     def sync(self, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -163,6 +168,7 @@ class SyncWorkflow(Generic[P, T]):
         if thread_branch() is not None:
             return cast(T, _child_blocking(self.workflow, args, kwargs))
         _refuse_in_step(self.workflow.name)
+        refuse_in_made_thread(self.workflow.name)
         return cast(T, self.workflow.function(*args, **kwargs))
 
     def aio(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
@@ -172,6 +178,7 @@ class SyncWorkflow(Generic[P, T]):
             return ask_durably(loop, _one_child(self.workflow, args, kwargs))
         refuse_aio_in_thread(self.workflow.name)
         _refuse_in_step(self.workflow.name)
+        refuse_unrecorded(self.workflow.name)
         return asyncio.to_thread(self.workflow.function, *args, **kwargs)
 
     # Type checkers refuse it as an attribute that is not there.
@@ -217,6 +224,7 @@ def _child_blocking(workflow: Workflow, args: tuple[Any, ...], kwargs: dict[str,
     branch = thread_branch()
     if branch is None:
         _refuse_in_step(workflow.name)
+        refuse_in_made_thread(workflow.name)
         return asyncio.run(workflow.function(*args, **kwargs))
     return ask_blocking(branch, _one_child(workflow, args, kwargs))
 
@@ -324,6 +332,8 @@ class WorkflowDecorator:
     def __call__(self, function: Callable[P, T]) -> SyncWorkflow[P, T]: ...
 
     def __call__(self, function: Callable[..., Any]) -> Any:
+        function = unwrapped(function)
+        check_function("Workflow", self._name, function)
         name = check_name("Workflow", name_for(function, self._name), function)
         version = _check_version(name, self._version)
         line = (self._queue, self._priority)

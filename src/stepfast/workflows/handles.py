@@ -69,6 +69,9 @@ class StartCall:
         assert self._started is not None
         return self._handle(self._started)
 
+    def wait_id(self, record: Record | None) -> int | None:
+        return None
+
     def recalled(self, asked: Asked, record: Record) -> None:
         run_id = RunId(json.loads(record.value or "{}")["run_id"])
         is_present = run_id == child_id(asked.context.run, record.call, record.started_at)
@@ -118,6 +121,9 @@ class JoinCall(ChildrenCall):
         self._started = started
         self._is_own = False
         self._is_failed = False
+
+    def wait_id(self, record: Record | None) -> int | None:
+        return self._started.wait_id if record is None else record.seq
 
     def begin(self, asked: Asked, record: Record | None) -> None:
         if record is not None:

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeVar, TypeVarTuple, cast
 
 from stepfast.kernel.errors import WrongCall
 from stepfast.workflows.branches import Branch
-from stepfast.workflows.unawaited import close_refused
+from stepfast.workflows.unawaited import close_refused, comes_from_as_completed
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -30,9 +30,28 @@ DROPPED: list[RunLoop] = []
 
 
 class BranchTask(asyncio.Task[Any]):
-    """A task of a run's code; the branch that its durable calls belong to."""
+    """A task of a run's code; the branch that its durable calls belong to.
 
-    branch: Branch
+    Code goes through sets of tasks, as those that `asyncio.wait` gives: these have the same order on every replay,
+    since a task is found in them by its place in the run and not by its place in memory.
+    """
+
+    def __init__(
+        self,
+        code: Coroutine[Any, Any, Any],
+        branch: Branch,
+        place: int,
+        loop: RunLoop,
+        name: str | None,
+        context: contextvars.Context | None,
+    ) -> None:
+        self.branch = branch
+        # First: a task is put into a set of all tasks when it is made.
+        self._place = place
+        super().__init__(code, loop=loop, name=name, context=context)
+
+    def __hash__(self) -> int:
+        return self._place
 
 
 class CallAnswer(asyncio.Future[Any]):
@@ -123,6 +142,7 @@ class RunLoop(asyncio.AbstractEventLoop):
         self.tasks: set[BranchTask] = set()
         self._main: Branch | None = None
         self._generators: Branch | None = None
+        self._last_place = 0
 
     def start(
         self, code: Coroutine[Any, Any, T], branch: Branch, ended: Callable[[asyncio.Future[T]], None] | None = None
@@ -259,6 +279,12 @@ class RunLoop(asyncio.AbstractEventLoop):
         context: contextvars.Context | None = None,
         **options: Any,
     ) -> asyncio.Task[Any]:
+        if comes_from_as_completed(sys._getframe(1)):
+            coro.close()
+            raise WrongCall(
+                "asyncio.as_completed makes tasks of coroutines in another order each time, which cannot be replayed. "
+                "Give it tasks, as in as_completed([asyncio.create_task(call) for call in calls])."
+            )
         return self._add_task(coro, current_branch_of(self).child(), name, context)
 
     def _add_task(
@@ -269,8 +295,9 @@ class RunLoop(asyncio.AbstractEventLoop):
         context: contextvars.Context | None = None,
         ended: Callable[[asyncio.Future[Any]], None] | None = None,
     ) -> BranchTask:
-        task = BranchTask(code, loop=self, name=name, context=context)
-        task.branch = branch
+        # Apart from the tasks of other runs, which stand in the same set of all tasks.
+        self._last_place = 1 + (self._last_place or int(branch.context.run.run_id[-12:], 16))
+        task = BranchTask(code, branch, self._last_place, self, name, context)
         self.tasks.add(task)
         # One callback for both, where there are two: each is a turn of this loop.
         task.add_done_callback(self.tasks.discard if ended is None else partial(self._task_ended, ended))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
 
-from stepfast.kernel.decisions import CallId, Message, OpenWait, Record, Wait
+from stepfast.kernel.decisions import CallId, Message, OpenWait, Wait
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.rules import COMMAND_KINDS
 from stepfast.kernel.states import WaitKind
@@ -15,12 +16,17 @@ from stepfast.workflows.alarms import Alarms
 T = TypeVar("T")
 
 UNHEARD = (WaitKind.BACKOFF, WaitKind.OUTSIDE)
+# Waits that surely end when their time is over.
+ENDED_BY_TIME = (WaitKind.TIME, WaitKind.SIGNAL)
 
 
 class Mailbox:
     """The open waits of a run, who in its code waits for each, and the messages that nobody has taken yet."""
 
-    __slots__ = ("_alarms", "_given_back", "_has_held_back", "_inbox", "_put_off", "_taken", "_waiters", "_waits")
+    __slots__ = (
+        *("_alarms", "_given_back", "_has_held_back", "_inbox", "_put_off", "_taken", "_waiters", "_waits"),
+        *("is_gathering", "readings", "unheard"),
+    )
 
     def __init__(self, waits: Sequence[OpenWait], inbox: Sequence[Message]) -> None:
         self._waits = {wait.wait_id: wait for wait in waits} if waits else {}
@@ -31,11 +37,22 @@ class Mailbox:
         self._put_off: dict[int, Wait] = {}
         self._alarms: Alarms | None = None
         self._has_held_back = False
+        self.readings = 0
+        """How many find out when something came that is there: nothing else is decided meanwhile."""
+        self.is_gathering = False
+        """Whether those who begin to wait leave it to others to let them look."""
+        self.unheard: CallId | None = None
+        """The call that has ended last, where the code must hear of that before anything else is decided."""
 
     @property
     def is_awaited(self) -> bool:
         """Whether some branch of the code waits for something that can come."""
         return bool(self._waiters)
+
+    @property
+    def has_waits(self) -> bool:
+        """Whether anything is waited for in the store."""
+        return bool(self._waits)
 
     @property
     def open_kinds(self) -> set[WaitKind]:
@@ -90,15 +107,28 @@ class Mailbox:
         """The time of a wait is over: `end` is called when all that were over before have ended."""
         assert self._alarms is not None
         self._alarms.ring(wait, end)
+        self.go_on()
 
-    def by_time(self, calls: Sequence[tuple[T, Record | None]]) -> Sequence[tuple[T, Record | None]]:
-        """Calls that go on from their records, those first that are over first."""
-        return sorted(calls, key=self._due_of) if self._waits else calls
+    @contextmanager
+    def gathering(self) -> Iterator[None]:
+        """Within the block calls go on to wait that did so before: they look at what has come when all are there.
 
-    def _due_of(self, call: tuple[Any, Record | None]) -> float:
-        record = call[1]
-        wait = None if record is None else self._waits.get(record.seq)
-        return math.inf if wait is None or wait.due_at is None else wait.due_at
+        So what comes for several goes to the one that has waited longest, whenever it came.
+        """
+        self.is_gathering = True
+        try:
+            yield
+        finally:
+            self.is_gathering = False
+        self.let_look()
+
+    def by_time(self, calls: Sequence[tuple[OpenWait, T]]) -> Sequence[tuple[OpenWait, T]]:
+        """Calls that go on to wait, those first that are over first."""
+        return sorted(calls, key=lambda call: math.inf if call[0].due_at is None else call[0].due_at)
+
+    def is_late(self, wait: OpenWait, now: Instant) -> bool:
+        """Whether the time of a wait was over before anybody looked."""
+        return wait.kind in ENDED_BY_TIME and wait.due_at is not None and wait.due_at <= now
 
     def forget(self, wait_id: int) -> None:
         """Nobody waits for it any more."""
@@ -110,13 +140,31 @@ class Mailbox:
         """Nobody waits for it now; it stays open, and somebody may wait for it later."""
         self._waiters.pop(wait_id, None)
 
+    def note_end(self, call: CallId) -> None:
+        """A wait of the code has ended. Where more of what is past is to be decided, the code hears of that first.
+
+        What it calls off then gets nothing of what came later. Timers alone end in their order, whoever wants them.
+        """
+        is_past_left = self._has_held_back or (self._alarms is not None and self._alarms.has_rung)
+        if is_past_left and (self._inbox or self._given_back or self._has_held_back):
+            self.unheard = call
+
+    def hear(self) -> None:
+        """The code has heard of the last end, and every branch waits again."""
+        self.unheard = None
+        self.go_on()
+
     def go_on(self) -> None:
         """The end of a wait is on its way into the store: what had to come behind it may follow."""
-        if self._alarms is not None:
-            self._alarms.give_turns()
-        if self._has_held_back:
+        if self._has_held_back and self._may_go_on():
+            # What is still behind something is held back again.
             self._has_held_back = False
             self.let_look()
+        if self._alarms is not None:
+            self._alarms.give_turns(self._may_go_on)
+
+    def _may_go_on(self) -> bool:
+        return self.unheard is None and not self.readings
 
     def take(self, kind: str, name: str, until: int | None, in_turn: bool = False) -> Message | None:
         """The oldest message of that name which came in time, now taken.
@@ -128,8 +176,7 @@ class Mailbox:
         for n in sorted(there):
             message = there[n]
             if message.kind == kind and message.name == name and (until is None or message.at <= until):
-                if not in_turn and self._is_too_early(message):
-                    self._has_held_back = True
+                if not in_turn and self.is_held_back(message.at):
                     return None
                 self._inbox.pop(n, None)
                 self._given_back.pop(n, None)
@@ -137,9 +184,13 @@ class Mailbox:
                 return message
         return None
 
-    def _is_too_early(self, message: Message) -> bool:
-        first_at = None if self._alarms is None else self._alarms.first_at
-        return first_at is not None and first_at < message.at
+    def is_held_back(self, at: Instant) -> bool:
+        """Whether what came at that moment is behind something that is past and not decided: it is looked at again."""
+        next_at = None if self._alarms is None else self._alarms.next_at
+        if self.unheard is None and (next_at is None or at <= next_at):
+            return False
+        self._has_held_back = True
+        return True
 
     def give_back(self, message: Message) -> None:
         """Whoever took it does not want it any more: it is for the next one, in its old place."""

@@ -29,6 +29,9 @@ class OnceCall:
     def recalled(self, asked: Asked, record: Record) -> None:
         """It was done, and that is all."""
 
+    def wait_id(self, record: Record | None) -> int | None:
+        return None
+
     def call_off(self, asked: Asked) -> None:
         """It is on its way and stays."""
 

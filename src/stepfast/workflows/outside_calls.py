@@ -324,7 +324,7 @@ class OutsideWork:
         tries, told = self._asking.tries + 1, f"{type(error).__name__}: {error}"[:SHOWN_ERROR]
         asking = self._asking._replace(error=told, tries=tries)
         if retry.allows(tries, error):
-            self._put_off(retry.delay_ms(tries, self._asked.digest), asking)
+            self._put_off(retry.delay_ms(tries, self._asked.seed), asking)
         else:
             self._put_off(self._started.every_ms, asking._replace(tries=0))
         return None

@@ -16,12 +16,16 @@ from stepfast.kernel.errors import NonDeterminism, StepFailed, StepfastError
 from stepfast.kernel.outside import Asking
 from stepfast.kernel.replay import INPUT_MISFIT
 from stepfast.kernel.states import WaitKind
+from stepfast.kernel.texts import error_line
 from stepfast.workflows import failures
 from stepfast.workflows.bodies import ContinueAs, Later, Partial
 from stepfast.workflows.branches import Branch, enter_thread
 from stepfast.workflows.context import RunContext
 from stepfast.workflows.registry import Executable
 from stepfast.workflows.stay import Host, Parked
+
+# Of what the code raised, where the run waits for other code.
+MAX_REASON = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +247,8 @@ class Performance:
         try:
             self._context.check_end()
         except NonDeterminism as error:
-            self._end(Stopped(error))
+            # What the code raised may be why it came no further.
+            self._end(Stopped(_with_reason(error, ending.error) if isinstance(ending, Raised) else error))
         else:
             self._end(ending)
 
@@ -281,6 +286,11 @@ class Performance:
 def _is_plain(function: Callable[..., Any]) -> bool:
     """Whether a call does nothing but make the coroutine: what wraps such a function is code of the run, too."""
     return type(function) is FunctionType and bool(function.__code__.co_flags & CO_COROUTINE)
+
+
+def _with_reason(misfit: NonDeterminism, raised: BaseException) -> NonDeterminism:
+    failure = failures.describe(raised)
+    return NonDeterminism(f"{misfit} It raised {error_line(failure.type, failure.message)[:MAX_REASON].rstrip('.')}.")
 
 
 async def _called(call: Callable[[], Awaitable[Any]]) -> Any:

@@ -94,6 +94,9 @@ class AskCall:
         self._review_id = ReviewId(asked.context.run.run_id, record.seq)
         self._is_present = record.seq > asked.context.run.kept_seq
 
+    def wait_id(self, record: Record | None) -> int | None:
+        return None
+
     def begin(self, asked: Asked, record: Record | None) -> None:
         context = asked.context
         opened = asked.new_record(StepState.COMPLETED, 1, context.host.clock.now(), value=self._question.facts)
@@ -154,6 +157,9 @@ class ReviewCall(WaitCall):
     def __init__(self, opened: AskedReview) -> None:
         super().__init__(opened.question.title, json.dumps({"review": opened.review_id.wait_id}), None)
         self._review = opened
+
+    def wait_id(self, record: Record | None) -> int | None:
+        return self._review.review_id.wait_id
 
     def begin(self, asked: Asked, record: Record | None) -> None:
         self._asked, self._opened_as, self._started_at = asked, asked.call, asked.context.host.clock.now()

@@ -78,6 +78,10 @@ class StepCall:
         """What its record says is all there is to it."""
         self._attempt_no = record.attempt
 
+    def wait_id(self, record: Record | None) -> int | None:
+        # One that rests before its next attempt would make that.
+        return record.seq if record is not None and record.state is StepState.WAITING else None
+
     def begin(self, asked: Asked, record: Record | None) -> None:
         asked.context.busy.add(asked.call)
         work = None
@@ -287,7 +291,7 @@ class StepCall:
         if is_final or not retry.allows(attempt, as_raised(error)):
             self._fail(asked, started_at, error)
             return True
-        delay_ms, end = retry.delay_ms(attempt, asked.digest), limits.end(self._begun_at)
+        delay_ms, end = retry.delay_ms(attempt, asked.seed), limits.end(self._begun_at)
         if end is not None and asked.context.host.clock.now() + delay_ms >= end:
             gave_up = given_up(address, attempt, limits)
             gave_up.__cause__ = error

@@ -21,6 +21,7 @@ from stepfast.workflows.child_calls import ChildKind, ChildrenCall
 from stepfast.workflows.joins import ONE
 from stepfast.workflows.limits import Limits, check_limit
 from stepfast.workflows.loop import RunLoop, current_branch_of
+from stepfast.workflows.made_threads import refuse_in_made_thread
 from stepfast.workflows.policies import StepPolicy
 from stepfast.workflows.registry import DEFINED_STEPS
 from stepfast.workflows.step_calls import StepCall
@@ -47,6 +48,7 @@ class AsyncStep(Generic[P, T]):
             return ask_durably(loop, operation_of(self.body, args, kwargs), self.body)
         if loop is None and thread_branch() is not None:
             raise WrongCall(f"Step {self.body.name!r} is async: in a `def` workflow call {self.body.name}.sync(...).")
+        refuse_unrecorded(self.body.name)
         return cast(Coroutine[Any, Any, T], self.body.function(*args, **kwargs))
 
     def sync(self, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -56,6 +58,7 @@ class AsyncStep(Generic[P, T]):
         if branch is not None:
             branch.context.know(self.body)
             return cast(T, ask_blocking(branch, operation_of(self.body, args, kwargs)))
+        refuse_in_made_thread(self.body.name)
         return cast(T, asyncio.run(self.body.function(*args, **kwargs)))
 
     # Type checkers refuse it as an attribute that is not there.
@@ -84,6 +87,7 @@ class SyncStep(Generic[P, T]):
         if branch is not None:
             branch.context.know(self.body)
             return cast(T, ask_blocking(branch, operation_of(self.body, args, kwargs)))
+        refuse_in_made_thread(self.body.name)
         return cast(T, self.body.function(*args, **kwargs))
 
     def aio(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
@@ -92,6 +96,7 @@ class SyncStep(Generic[P, T]):
         if isinstance(loop, RunLoop):
             return ask_durably(loop, operation_of(self.body, args, kwargs), self.body)
         refuse_aio_in_thread(self.body.name)
+        refuse_unrecorded(self.body.name)
         return asyncio.to_thread(self.body.function, *args, **kwargs)
 
     # Type checkers refuse it as an attribute that is not there.
@@ -208,6 +213,16 @@ def refuse_sync_in_async(name: str) -> None:
         raise WrongCall(f"{name}.sync(...) blocks: in {where} write `await {name}(...)`.")
 
 
+def refuse_unrecorded(name: str) -> None:
+    """An awaitable call beside the run: in an event loop that a `def` workflow has made itself, or a thread."""
+    if thread_branch() is not None:
+        raise WrongCall(
+            f"{name!r} was called in an event loop that a `def` workflow has started, where no call is recorded. "
+            "Call it in the workflow itself, or make the workflow `async def`."
+        )
+    refuse_in_made_thread(name)
+
+
 def refuse_aio_in_thread(name: str) -> None:
     """The awaitable form of a `def` function, where nobody can await it."""
     if events._get_running_loop() is None and thread_branch() is not None:
@@ -292,6 +307,8 @@ class StepDecorator:
 
     def wrap(self, function: Callable[..., Any]) -> Any:
         """The step, known to nobody yet."""
+        function = unwrapped(function)
+        check_function("Step", self._name, function)
         name = check_name("Step", name_for(function, self._name), function)
         body = StepBody(function, name, self._retry, self._key, self._queue, self._limits)
         wrapped: Any = AsyncStep(body) if body.is_async else SyncStep(body)
@@ -300,6 +317,29 @@ class StepDecorator:
 
 
 MAX_NAME = 200
+
+
+def unwrapped(function: Any) -> Any:
+    """The function in a `staticmethod`, which in itself is never async."""
+    return function.__func__ if isinstance(function, staticmethod) else function
+
+
+def check_function(what: str, given: str | None, function: Any) -> None:
+    """Refuse what can be called, but is not found by the place where it is written, and methods."""
+    if not callable(function):
+        return
+    kind = type(function).__qualname__
+    name = given or getattr(function, "__name__", kind)
+    if not hasattr(function, "__qualname__"):
+        raise InvalidDefinition(f"{what} {name!r} is an object ({kind}) and no function. Wrap it in a function.")
+    around, _, _ = function.__qualname__.rpartition(".")
+    # A method that is bound has its object; it does not ask for one any more.
+    first = next(iter(inspect.signature(function).parameters), "") if inspect.isfunction(function) else ""
+    if first in ("self", "cls") and around and not around.endswith("<locals>"):
+        raise InvalidDefinition(
+            f"{what} {name!r} is a method of {around.rpartition('.')[2]}, which has no object to work on in a later "
+            f"process. Make it a function outside of the class, and give it what it needs."
+        )
 
 
 def name_for(function: object, given: str | None) -> str:

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Any
 
 
 def close_refused(caller: FrameType | None, arguments: tuple[Any, ...]) -> None:
     """Close what a refused call was given, so that Python does not say of it, too, that it was never awaited."""
-    for given in (*arguments, *_given_to_wait_for(caller)):
+    _close_all((*arguments, *_given_to_wait_for(caller)))
+
+
+def comes_from_as_completed(frame: FrameType | None) -> bool:
+    """Whether a task is made by `asyncio.as_completed`, which goes through coroutines in the order of a set."""
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("asyncio"):
+        if frame.f_code.co_qualname.startswith(("as_completed", "_AsCompletedIterator")):
+            _close_all(frame.f_locals.get(".0", ()))
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _close_all(rest: Iterable[object]) -> None:
+    for given in rest:
         if asyncio.iscoroutine(given):
             given.close()
 

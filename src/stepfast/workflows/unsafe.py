@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import asyncio
 import builtins
+import concurrent.futures.thread
 import datetime
 import inspect
 import os
 import random
 import secrets
 import textwrap
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +21,7 @@ from typing import Any, NamedTuple
 from stepfast.workflows.registry import Executable
 
 _DO_IN_A_STEP = "do it in a function marked @step"
+_SIDE_BY_SIDE = "use stepfast.each()"
 _DURABLE_NOW, _DURABLE_SLEEP = "use durable.now()", "use stepfast.sleep()"
 _DURABLE_RANDOM, _DURABLE_TIMEOUT = "use durable.random()", "use stepfast.timeout()"
 
@@ -48,11 +51,17 @@ INSTEAD: Mapping[str, str] = {
     "asyncio.timeout": _DURABLE_TIMEOUT,
     "asyncio.wait_for": _DURABLE_TIMEOUT,
     "asyncio.to_thread": _DO_IN_A_STEP,
+    "asyncio.run": _DO_IN_A_STEP,
+    "threading.Thread": _SIDE_BY_SIDE,
+    "concurrent.futures.thread.ThreadPoolExecutor": _SIDE_BY_SIDE,
     "builtins.open": _DO_IN_A_STEP,
     "builtins.input": "use stepfast.receive()",
 }
 
-_MODULES = {module.__name__: module for module in (asyncio, builtins, datetime, os, random, secrets, time, uuid)}
+_MODULES = {
+    module.__name__: module
+    for module in (asyncio, builtins, concurrent, datetime, os, random, secrets, threading, time, uuid)
+} | {"concurrent.futures": concurrent.futures}
 
 
 class UnsafeCall(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any
 
 from stepfast.kernel import rules
 from stepfast.kernel.decisions import CallId, Decision, Message, NewRun, OpenWait, Record, Wait
-from stepfast.kernel.durations import Instant
+from stepfast.kernel.durations import Instant, written_span
 from stepfast.kernel.errors import Invalid, WaitTimeout
 from stepfast.kernel.states import STEP_ENDED, StepState, WaitKind
 from stepfast.workflows import failures
@@ -75,6 +75,9 @@ class WaitCall:
 
     def recalled(self, asked: Asked, record: Record) -> None:
         """What its record says is all there is to it."""
+
+    def wait_id(self, record: Record | None) -> int | None:
+        return None if record is None else record.seq
 
     def begin(self, asked: Asked, record: Record | None) -> None:
         self._asked = asked
@@ -156,7 +159,8 @@ class WaitCall:
         self._wait = wait
         context = self.asked.context
         context.mailbox.await_(wait, self._look)
-        self._look()
+        if not context.mailbox.is_gathering:
+            self._look()
         if wait.due_at is None or self._ending:
             return
         if wait.due_at <= context.host.clock.now():
@@ -187,7 +191,7 @@ class WaitCall:
                 context.mailbox.ring(wait, partial(self._due, wait))
                 return
             context.busy.discard(call)
-            context.kick()
+            context.is_in_time(call)
             due_at = Instant(clock.now() + wait.due_at - now)
 
     def _due(self, wait: OpenWait) -> None:
@@ -227,6 +231,7 @@ class WaitCall:
         asked.context.busy.add(asked.call)
         decision = rules.end_wait(asked.context.run, record, closed, taken)
         asked.context.save(decision, partial(asked.context.ended, asked, record.ended_at, value, error))
+        asked.context.mailbox.note_end(asked.call)
         asked.context.mailbox.go_on()
 
     def _stop_waiting(self, wait: OpenWait) -> None:
@@ -279,7 +284,7 @@ class ReceiveCall(WaitCall):
         self._take(wait.due_at)
 
     def due(self, wait: OpenWait) -> None:
-        self.fail(WaitTimeout(f"No signal {self._wait_name!r} came within {self._due_in_ms} ms."))
+        self.fail(WaitTimeout(f"No signal {self._wait_name!r} came within {written_span(self._due_in_ms or 0)}."))
 
     def _take(self, until: Instant | None) -> bool:
         message = self.asked.context.mailbox.take(SIGNAL, self._wait_name, until)

@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
+import time
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from stepfast.kernel.errors import StoreMismatch, StoreUnusable
+from stepfast.kernel.errors import StoreMismatch, StoreUnavailable, StoreUnusable
+from stepfast.log import Log
 from stepfast.stores.postgres.driver import Connection, PostgresError, sqlstate
 from stepfast.stores.postgres.lines import Address
 from stepfast.stores.postgres.problems import FAILURES, explained
 from stepfast.stores.postgres.rights import REGRANT, has_or_may_make_schema, may_change_schema, not_its_owner
+
+log = Log("store")
 
 OLDEST_SERVER = 140_000
 MIGRATE_S = 3_600.0
 
 # Any number will do as long as nobody else's advisory lock in this database has it.
 _TURN = 7_837_312_026
+_WHOSE_TURN = f"""
+select format('pid %s, user %s, program %s, %s',
+              l.pid, a.usename, coalesce(nullif(a.application_name, ''), 'unknown'), coalesce(a.state, 'unknown'))
+  from pg_locks l
+  left join pg_stat_activity a on a.pid = l.pid
+ where l.locktype = 'advisory'
+   and l.granted
+   and l.database = (select d.oid from pg_database d where d.datname = current_database())
+   and (l.classid::bigint << 32) | l.objid::bigint = {_TURN}
+   and l.objsubid = 1
+"""
+_LOCK_TIMED_OUT = "55P03"
+TELL_AFTER_MS = 3_000
+GIVE_UP_AFTER_S = 600.0
 
+_NO_LOCK_TIMEOUT = "set local lock_timeout = 0"
 # Whoever waits for their turn must then see what the one before them has made.
-_BEGIN = "begin isolation level read committed; set local statement_timeout = 0; set local lock_timeout = 0"
+_BEGIN = "begin isolation level read committed; set local statement_timeout = 0; " + _NO_LOCK_TIMEOUT
 
 _MAKE_SCHEMA = "create schema if not exists stepfast;"
 _MAKE_RECORD = """
@@ -161,7 +180,7 @@ async def _apply_next(connection: Connection, where: str) -> str | None:
     """Apply the first migration that the database lacks, and name it; None when it lacks none."""
     await connection.execute(_BEGIN, timeout=MIGRATE_S)
     try:
-        await connection.execute(f"select pg_advisory_xact_lock({_TURN});", timeout=MIGRATE_S)
+        await _take_turn(connection, where)
         applied = await schema_number(connection, where)
         _refuse_newer(where, applied)
         migration = next((step for step in known_migrations() if step.number > applied), None)
@@ -173,6 +192,38 @@ async def _apply_next(connection: Connection, where: str) -> str | None:
             connection.terminate()
         raise
     return None if migration is None else migration.name
+
+
+async def _take_turn(connection: Connection, where: str) -> None:
+    """Wait until nobody else migrates: in silence at first, and not for ever, for that one may be frozen."""
+    began_at, is_told = time.monotonic(), False
+    while not await _has_turn(connection):
+        if time.monotonic() - began_at >= GIVE_UP_AFTER_S:
+            raise StoreUnavailable(
+                f"{where} is still being migrated by somebody else ({await _holder(connection)}). See whether that "
+                "goes on, end it if not, and run `stepfast migrate` again."
+            )
+        if not is_told:
+            is_told = True
+            log.warning("migration_waits", database=where, behind=await _holder(connection))
+
+
+async def _has_turn(connection: Connection) -> bool:
+    """Wait a little for the turn; the transaction goes on either way."""
+    take = f"set local lock_timeout = {TELL_AFTER_MS}; select pg_advisory_xact_lock({_TURN}); {_NO_LOCK_TIMEOUT};"
+    try:
+        await connection.execute(f"savepoint turn; {take}", timeout=MIGRATE_S)
+    except PostgresError as problem:
+        if sqlstate(problem) != _LOCK_TIMED_OUT:
+            raise
+        await connection.execute("rollback to savepoint turn")
+        return False
+    return True
+
+
+async def _holder(connection: Connection) -> str:
+    found = await connection.fetch(_WHOSE_TURN)
+    return str(found[0][0]) if found else "it has just ended"
 
 
 async def _apply(connection: Connection, where: str, migration: Migration) -> None:

@@ -15,13 +15,15 @@ NETWORK_FILE_SYSTEMS = frozenset({
 
 
 def prepare_folder(path: Path, mounts: Path = MOUNTS) -> None:
-    """Make the folder of a store's file, unless it would lie on a network."""
+    """Make the folder of a store's file, unless it would lie on a network, or is there and no file."""
     kind = file_system_of(path.absolute(), mounts)
     if kind in NETWORK_FILE_SYSTEMS:
         raise StoreUnusable(
             f"The store {path} lies on a network file system ({kind}), where SQLite's locks do not hold. "
             "Put it on a local disk, or use PostgreSQL."
         )
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise StoreUnusable(f"The store {path} is a device, a pipe or a socket. Name a file.")
     path.parent.mkdir(parents=True, exist_ok=True)
 
 

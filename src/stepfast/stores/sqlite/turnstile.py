@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from stepfast.kernel.errors import StoreUnavailable
@@ -77,7 +78,22 @@ def _lock_file(path: Path, name: str) -> Path:
 
 
 def _open_lock(path: Path, name: str) -> int:
-    return os.open(_lock_file(path, name), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+    file = _lock_file(path, name)
+    # Read-only is enough to lock it.
+    with suppress(FileNotFoundError):
+        return os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    lock = os.open(file, os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0o644)
+    _open_to_the_same(lock, path)
+    return lock
+
+
+def _open_to_the_same(lock: int, path: Path) -> None:
+    """Let everybody lock who may open the store: one command of another user must not shut its owner out."""
+    # A store that is made only now has the rights that its lock has; one of somebody else's lock are theirs to give.
+    with suppress(FileNotFoundError, PermissionError):
+        store = path.stat()
+        os.fchmod(lock, stat.S_IMODE(store.st_mode) & 0o666)
+        os.fchown(lock, store.st_uid, store.st_gid)
 
 
 def _try_lock(lock: int) -> bool:

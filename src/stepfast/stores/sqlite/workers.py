@@ -24,6 +24,7 @@ def enrol(connection: apsw.Connection, worker: Enrolment) -> Instant:
     lists = {"queues": json.dumps(list(worker.queues)), "codes": json.dumps(list(worker.codes))}
     lacks = json.dumps(dict(worker.lacks))
     connection.execute(SQL["enrol"], {**worker._asdict(), **lists, "lacks": lacks, "now": now})
+    connection.execute(SQL["forget_dead"], {"now": now})
     _wake_those_that_wait_for_code(connection, lists["codes"], now)
     return now
 

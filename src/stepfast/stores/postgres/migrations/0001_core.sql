@@ -230,6 +230,7 @@ create table stepfast.worker (
     seen_at bigint not null,
     dead_at bigint
 ) with (fillfactor = 50);
+create index worker_dead on stepfast.worker (dead_at) where dead_at is not null;
 
 create table stepfast.lane (
     lane text collate "C" primary key,

@@ -22,6 +22,16 @@ begin
        set label = excluded.label, host = excluded.host, pid = excluded.pid, queues = excluded.queues,
            codes = excluded.codes, lacks = excluded.lacks, lease_ms = excluded.lease_ms, seen_at = excluded.seen_at
      where worker.dead_at is null;
+    -- Whoever comes clears up behind those who left more than a day ago.
+    delete from stepfast.worker w
+     where w.worker_id in (
+               select d.worker_id
+                 from stepfast.worker d
+                where d.dead_at < moment - 86400000
+                order by d.dead_at
+                limit 1000
+                  for update skip locked
+           );
     waiting := array(select w.run_id from stepfast.wait w where w.kind = 'code');
     if cardinality(waiting) > 0 then
         waiting := array(

@@ -228,6 +228,7 @@ create table worker (
     seen_at integer not null,
     dead_at integer
 ) without rowid, strict;
+create index worker_dead on worker (dead_at) where dead_at is not null;
 
 create table lane (
     lane text primary key,

@@ -7,6 +7,17 @@ values (:worker_id, :label, :host, :pid, :queues, :codes, :lacks, :lease_ms, :no
        codes = excluded.codes, lacks = excluded.lacks, lease_ms = excluded.lease_ms, seen_at = excluded.seen_at
  where dead_at is null;
 
+-- name: forget_dead
+-- Rows of workers that died more than a day ago, a bounded number of them: whoever comes clears up behind those who left.
+delete from worker
+ where worker_id in (
+           select worker_id
+             from worker
+            where dead_at < :now - 86400000
+            order by dead_at
+            limit 1000
+       );
+
 -- name: live_label
 -- The label of a worker that is alive.
 select label

@@ -1,0 +1,177 @@
+"""Threads and event loops that workflow code starts by itself: a call there would not be recorded, and is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+
+import pytest
+
+from stepfast import WrongCall, step, workflow
+from tests.support.apps import Bodies, app_on
+
+bodies = Bodies()
+
+
+@pytest.fixture(autouse=True)
+def nothing_ran() -> None:
+    bodies.clear()
+
+
+@step
+def thread_step(number: int) -> int:
+    bodies.ran("thread_step")
+    return number
+
+
+@step
+async def loop_step(number: int) -> int:
+    bodies.ran("loop_step")
+    return number
+
+
+@workflow
+def thread_child(number: int) -> int:
+    bodies.ran("thread_child")
+    return number
+
+
+def by_pool(call, *args) -> object:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call, *args).result()
+
+
+def by_thread(call, *args) -> object:
+    answers: list[object] = []
+
+    def work() -> None:
+        try:
+            answers.append(call(*args))
+        except WrongCall as error:
+            answers.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    if isinstance(answers[0], WrongCall):
+        raise answers[0]
+    return answers[0]
+
+
+def by_pool_with_context(call, *args) -> object:
+    return by_pool(copy_context().run, call, *args)
+
+
+async def awaited(call, *args) -> object:
+    return await call(*args)
+
+
+def by_own_loop(call, *args) -> object:
+    return asyncio.run(awaited(call, *args))
+
+
+WAYS = [
+    (by_pool, thread_step),
+    (by_thread, thread_step),
+    (by_pool_with_context, thread_step),
+    (by_pool, loop_step.sync),
+    (by_pool, thread_child),
+    (by_own_loop, loop_step),
+    (by_own_loop, thread_step.aio),
+]
+
+
+@pytest.mark.parametrize(("way", "call"), WAYS)
+async def test_a_call_beside_a_def_workflow_is_refused(database, way, call):
+    @workflow
+    def flow() -> str:
+        try:
+            way(call, 1)
+        except WrongCall as error:
+            return str(error)
+        return ""
+
+    async with app_on(database, [flow, thread_child]) as app:
+        assert "no call is recorded" in await (await app.start(flow))
+    assert not bodies
+
+
+async def test_threads_that_step_bodies_start_call_steps_as_plain_functions(database):
+    @step
+    def outer_step() -> object:
+        return by_pool(by_thread, thread_step, 7)
+
+    @step
+    async def outer_loop_step() -> object:
+        return await asyncio.to_thread(by_pool, thread_step, 8)
+
+    @workflow
+    async def flow() -> list[object]:
+        return [await outer_step.aio(), await outer_loop_step()]
+
+    async with app_on(database, [flow]) as app:
+        assert await (await app.start(flow)) == [7, 8]
+
+
+async def test_threads_of_others_call_steps_as_plain_functions_while_workflows_run(database):
+    called, go_on = threading.Event(), threading.Event()
+
+    @workflow
+    def flow() -> int:
+        called.set()
+        go_on.wait()
+        return 1
+
+    async with app_on(database, [flow]) as app:
+        run = await app.start(flow)
+        await asyncio.to_thread(called.wait)
+        assert await asyncio.to_thread(by_pool, thread_step, 9) == 9
+        go_on.set()
+        assert await run == 1
+
+
+async def test_a_pool_that_a_def_workflow_has_used_is_everybodys_when_it_has_ended(database):
+    with ThreadPoolExecutor(1) as pool:
+
+        @step
+        def by_that_pool() -> int:
+            return pool.submit(thread_step, 5).result()
+
+        @workflow
+        def first() -> int:
+            return pool.submit(len, "abc").result()
+
+        @workflow
+        async def second() -> int:
+            return await by_that_pool.aio()
+
+        async with app_on(database, [first, second]) as app:
+            assert (await (await app.start(first)), await (await app.start(second))) == (3, 5)
+        assert pool.submit(thread_step, 6).result() == 6
+
+
+async def test_coroutines_that_as_completed_would_take_in_any_order_are_refused(database):
+    @workflow
+    async def flow() -> str:
+        try:
+            for call in asyncio.as_completed([loop_step(number) for number in range(5)]):
+                await call
+        except WrongCall as error:
+            return str(error)
+        return ""
+
+    async with app_on(database, [flow]) as app:
+        assert "asyncio.create_task(call)" in await (await app.start(flow))
+    assert not bodies
+
+
+async def test_tasks_are_taken_by_as_completed_as_they_end(database):
+    @workflow
+    async def flow() -> list[int]:
+        tasks = [asyncio.create_task(loop_step(number)) for number in range(5)]
+        return sorted([await call for call in asyncio.as_completed(tasks)])
+
+    async with app_on(database, [flow]) as app:
+        assert await (await app.start(flow)) == list(range(5))
