@@ -125,7 +125,9 @@ async def test_calls_at_the_same_time_share_what_the_first_has_opened(database, 
     hosts = [app.serverless(), app.serverless()]
     calls = [hosts[number % 2].handle(run.id) for number, run in enumerate(runs)]
     answers = await asyncio.gather(*calls, hosts[0].upkeep(), hosts[1].process_available(1))
-    assert answers[:3] == [Handled.COMPLETED, Handled.SUSPENDED, Handled.SUSPENDED]
+    # A run that `process_available` has taken first is in other hands.
+    assert answers[0] in (Handled.COMPLETED, Handled.SUSPENDED)
+    assert answers[1:3] == [Handled.SUSPENDED, Handled.SUSPENDED]
     assert (app._parts, len(stores)) == (None, 1)
     assert await hosts[0].handle(runs[0].id) is Handled.COMPLETED
     assert (app._parts, len(stores)) == (None, 2)

@@ -20,7 +20,7 @@ from stepfast.worker.settings import WorkerSettings
 from stepfast.worker.waking import WakeUp
 from tests.support.apps import PATIENT, Bodies
 from tests.support.turns import until_idle
-from tests.support.virtual_time import virtual_time
+from tests.support.virtual_time import Time, until_sleeping, virtual_time
 from tests.worker.test_claims import begin_none
 
 SELDOM = replace(PATIENT, poll_ms=24 * 3_600_000)
@@ -78,11 +78,13 @@ def retried_workflow() -> Any:
     return flow
 
 
-async def until_put_off(app: Stepfast, run: Any) -> None:
-    """Wait, by reading it, until a run waits and nobody holds it."""
+async def until_put_off(app: Stepfast, run: Any, time: Time) -> None:
+    """Wait, by reading it, until a run waits, nobody holds it, and its worker has heard of it."""
     store = app._open_parts().store
     while (await run.info()).state is RunState.RUNNING or not (look := await store.look(run.id)) or not look.waits:
         pass
+    # A store shows what it has saved before the worker is answered, and a delay is counted from that answer on.
+    await until_sleeping(run, time, 60_000)
 
 
 @pytest.mark.parametrize("put_off", [sleeping, waiting_for_a_word, retried_step, retried_workflow])
@@ -93,7 +95,7 @@ async def test_a_run_goes_on_when_its_time_has_come_although_nobody_polls(databa
         Stepfast(database, workflows=[flow], worker=SELDOM, clock=time.clock) as app,
     ):
         run = await app.start(flow)
-        await until_put_off(app, run)
+        await until_put_off(app, run, time)
         await time.advance("1m")
         assert await run == "done"
 
