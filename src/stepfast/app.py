@@ -17,7 +17,7 @@ from stepfast.kernel.durations import Duration
 from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.kernel.ids import RANDOM_BITS, Ids, RunId, WorkerId, parse_run_id
 from stepfast.kernel.numbers import check_whole
-from stepfast.kernel.texts import check_optional_text, check_texts
+from stepfast.kernel.texts import check_list, check_optional_text, check_texts
 from stepfast.listening import Callback, check_types
 from stepfast.starts import PAGE_RUNS, Start, StartAnswer, check_start, found_run, pages
 from stepfast.worker.settings import BOUNDS, WorkerSettings, checked_ms
@@ -73,7 +73,7 @@ class Stepfast(Doors):
         self._ids = Ids()
         self.workers = Workers(self)
         self.executors = Executors(self._executors)
-        for sink in sinks or ():
+        for sink in () if sinks is None else check_list("sinks", sinks, "sinks or their URLs"):
             self.sinks.add(sink)
         if self._sink_urls:
             # Most apps have none.

@@ -13,7 +13,7 @@ from stepfast.definitions import Compiler, Standing, TemplateCompiler, find_defi
 from stepfast.engine.clock import SystemClock
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import Invalid, StepfastError
-from stepfast.kernel.texts import check_optional_text, check_text, shown
+from stepfast.kernel.texts import check_list, check_optional_text, check_text, shown
 from stepfast.listening import Listeners
 from stepfast.settings import Found, Settings, read_settings, warn_of_unknown
 from stepfast.sharing import Shared
@@ -81,7 +81,8 @@ class AppBase:
         self._parts: Parts | None = None
         self._is_opening = False
         self._shared: Shared[Parts] = Shared(self._open_store, self.close)
-        known = None if workflows is None else [self._own(given) for given in workflows]
+        given_ones = () if workflows is None else check_list("workflows", workflows, "workflows")
+        known = None if workflows is None else [self._own(each) for each in given_ones]
         self._registry = Registry(known, self._executors)
         self.names_its_workflows = known is not None
         """Whether its workflows are those that it was given, and not every one that is defined."""

@@ -242,3 +242,10 @@ async def test_the_reason_of_a_signal_is_kept_in_the_history(app):
 def test_an_event_of_lambda_that_names_no_run_is_refused(event):
     with pytest.raises(Invalid, match="names no run"):
         lambda_handler(Stepfast("sqlite:///nowhere.db"))(event, None)
+
+
+@pytest.mark.parametrize("option", ["workflows", "sinks", "executors", "policies"])
+@pytest.mark.parametrize("given", [5, "one", named], ids=["number", "text", "one alone"])
+def test_an_option_that_takes_several_refuses_what_is_no_list(option, given):
+    with pytest.raises(Invalid, match=f"^{option} is .*; give a list of "):
+        Stepfast("sqlite:///unused.db", **{option: given})

@@ -90,6 +90,11 @@ def check_optional_text(what: str, text: str | None) -> str | None:
 
 def check_texts(what: str, texts: object) -> tuple[str, ...]:
     """The same for several; a single text is no list of its letters."""
-    if isinstance(texts, str) or not isinstance(texts, Iterable):
-        raise Invalid(f"{what} is {shown(texts)}; give a list of texts.")
-    return tuple(check_text(f"One of {what}", text) for text in texts)
+    return tuple(check_text(f"One of {what}", text) for text in check_list(what, texts, "texts"))
+
+
+def check_list(what: str, given: object, of: str) -> Iterable[Any]:
+    """Several of something; a single text is none, and neither is one of them alone."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise Invalid(f"{what} is {shown(given)}; give a list of {of}.")
+    return given

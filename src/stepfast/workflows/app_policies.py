@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 from stepfast.kernel.durations import Duration
 from stepfast.kernel.error_kinds import mark_transient
 from stepfast.kernel.errors import Invalid, PolicyConflict
-from stepfast.kernel.texts import check_text, shown
+from stepfast.kernel.texts import check_list, check_text, shown
 from stepfast.workflows.bodies import StepBody, StepInfo, current_step
 from stepfast.workflows.executors.executor import Executor
 from stepfast.workflows.executors.threads import called
@@ -147,10 +147,7 @@ class AppPolicies:
     """The policies of an app."""
 
     def __init__(self, policies: Iterable[Policy], executors: FindExecutor) -> None:
-        try:
-            self._policies = tuple(policies)
-        except TypeError:
-            raise Invalid(f"policies is {shown(policies)}; give a list of stepfast.Policy(...).") from None
+        self._policies = tuple(check_list("policies", policies, "stepfast.Policy(...)"))
         self._executors = executors
         self._checks: dict[str, Check] = {}
         ids: set[str] = set()

@@ -202,7 +202,10 @@ def thread_branch() -> Branch | None:
 def enter_thread(branch: Branch | None) -> None:
     """From here on this thread runs the code of a branch; None: of no branch any more."""
     _thread.code = None if branch is None else ThreadCode(branch)
-    watch_this_thread() if branch is not None else let_go_of_this_thread()
+    if branch is None:
+        let_go_of_this_thread()
+    else:
+        watch_this_thread()
 
 
 def ask_blocking(branch: Branch, operation: Operation) -> Any:

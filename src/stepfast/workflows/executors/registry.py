@@ -11,7 +11,7 @@ from typing import Any
 
 from stepfast.kernel.errors import ExecutorNotFound, InvalidDefinition
 from stepfast.kernel.retry import Retry
-from stepfast.kernel.texts import shown
+from stepfast.kernel.texts import check_list, shown
 from stepfast.workflows.executors import plugins
 from stepfast.workflows.executors.domains import Domain
 from stepfast.workflows.executors.executor import Executor, executor_of_step, two_of_one_name
@@ -74,7 +74,7 @@ class ExecutorRegistry(Registering):
         self._is_loaded = False
         self._problems: list[Problem] = []
         self.changed: Callable[[], None] = lambda: None
-        for thing in given or ():
+        for thing in () if given is None else check_list("executors", given, "executors, domains or steps"):
             for executor in _executors_of(thing):
                 self.add(executor)
 
