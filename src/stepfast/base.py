@@ -16,7 +16,7 @@ from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.kernel.texts import check_list, check_optional_text, check_text, shown
 from stepfast.listening import Listeners
 from stepfast.settings import Found, Settings, read_settings, warn_of_unknown
-from stepfast.sharing import Shared
+from stepfast.sharing import Shared, is_alive
 from stepfast.stores.blobs.urls import blobs_for
 from stepfast.stores.urls import is_sqlite, sqlite_path, store_for
 from stepfast.tokens import GivenKeys, KeyFile, NoKeys, TokenKeys, new_callback
@@ -154,6 +154,7 @@ class AppBase:
     @asynccontextmanager
     async def _used(self) -> AsyncIterator[Parts]:
         """The parts of the app as it is open, or else as all who come here meanwhile have it open together."""
+        self._drop_stranded()
         if self._parts is not None and not self._shared.is_used:
             yield self._parts
             return
@@ -161,13 +162,22 @@ class AppBase:
             yield parts
 
     async def _open_store(self) -> Parts:
+        self._drop_stranded()
         if self._parts is not None or self._is_opening:
-            raise StepfastError("This app is open already. Use it, or close it first.")
+            raise StepfastError(
+                "This app is open already, by somebody or for a worker or a serverless call of its own. "
+                "Use it as it is, or close it first."
+            )
         self._is_opening = True
         try:
             return await self._opened_parts()
         finally:
             self._is_opening = False
+
+    def _drop_stranded(self) -> None:
+        """Forget what a loop has left behind that ended before the app was closed."""
+        if self._parts is not None and not is_alive(self._parts.loop):
+            self._parts = None
 
     async def _opened_parts(self) -> Parts:
         # Engine and workers: whoever defines workflows and makes an app of them needs neither yet.
@@ -209,6 +219,7 @@ class AppBase:
     async def close(self) -> None:
         """Stop the worker, save what is under way, and let go of the store."""
         parts, self._parts = self._parts, None
+        self._shared.forget()
         if parts is not None:
             await parts.close()
 

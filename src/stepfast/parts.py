@@ -70,8 +70,8 @@ class Parts:
         self.values = values
         self.contents: Contents = BlobContents(values)
         self.assets: Assets = assets or DatabaseAssets(store, self.contents)
-        loop = asyncio.get_running_loop()
-        self.storage = StorageHost(store, self.contents, self.assets, loop, callback_token, policies)
+        self.loop = asyncio.get_running_loop()
+        self.storage = StorageHost(store, self.contents, self.assets, self.loop, callback_token, policies)
         self.registry = registry
         self.results = Results(store)
         self._clock = clock
@@ -81,7 +81,6 @@ class Parts:
         self._commander = Commander(store)
         self._hints = Hints(store)
         self._workers: dict[Worker, Committer] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
         self.learner: Learner | None = None
         self.sealer: Sealer | None = None
         self.subscriptions: Sequence[Subscription] = ()
@@ -89,7 +88,6 @@ class Parts:
         self._errands: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        self._loop = asyncio.get_running_loop()
         await self.values.open()
         await self.assets.open()
         self._starter.open()
@@ -178,9 +176,8 @@ class Parts:
 
     def codes_changed(self) -> None:
         """What this app can execute has changed: its workers say so to the store. May be called from any thread."""
-        if self._loop is not None:
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._tell_workers)
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self._tell_workers)
 
     def _tell_workers(self) -> None:
         for worker in self._workers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -175,11 +176,14 @@ def lambda_handler(app: AppBase) -> Callable[[Mapping[str, Any], object], dict[s
     handled.
     """
     host = Serverless(app)
+    # Lambda itself makes one call at a time; hosts that call it in threads do not, and an app is open in one loop only.
+    turn = threading.Lock()
 
     def handler(event: Any, context: object) -> dict[str, Any]:
-        if isinstance(event, Mapping) and "Records" in event:
-            return asyncio.run(_handle_batch(host, _records_in(event)))
-        return {"result": str(asyncio.run(host.handle(_run_id_in(event))))}
+        with turn:
+            if isinstance(event, Mapping) and "Records" in event:
+                return asyncio.run(_handle_batch(host, _records_in(event)))
+            return {"result": str(asyncio.run(host.handle(_run_id_in(event))))}
 
     return handler
 

@@ -19,6 +19,7 @@ from stepfast.stores.urls import without_password
 if TYPE_CHECKING:
     from stepfast.kernel.ids import RunId
     from stepfast.kernel.views import WorkerView
+    from stepfast.parts import Parts
     from stepfast.worker.settings import WorkerSettings
     from stepfast.worker.worker import Worker, WorkerStats
 
@@ -35,6 +36,10 @@ class AppWorker:
         self._settings = settings
         self._only = only
         self._worker: Worker | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._is_stopped = False
+        """Whether it was stopped before it had been started."""
+        self._parts: Parts | None = None
         self._open = AsyncExitStack()
         """What is to be closed behind it."""
 
@@ -73,12 +78,25 @@ class AppWorker:
 
     async def start(self) -> None:
         """Announce the worker and begin to claim."""
-        if self._worker is not None:
+        if self._starting is not None:
             raise StepfastError("This worker was started before. Make another one with `app.worker(...)`.")
+        self._starting = starting = asyncio.create_task(self._start(), name="stepfast-worker-start")
+        try:
+            # Together with a start that is cancelled this is, too, and it waits until all is tidied up.
+            await starting
+        except asyncio.CancelledError:
+            if not self._is_stopped:
+                raise
+            raise StepfastError("This worker was stopped while it started.") from None
+        finally:
+            if self._worker is None and not self._is_stopped:
+                self._starting = None
+
+    async def _start(self) -> None:
         app = self._app
         async with AsyncExitStack() as opened:
-            parts = await opened.enter_async_context(app._used())
-            self._worker = await parts.add_worker(self._settings, self._kind())
+            self._parts = await opened.enter_async_context(app._used())
+            self._worker = await self._parts.add_worker(self._settings, self._kind())
             self._open = opened.pop_all()
         served = self._worker.settings
         log.info(
@@ -102,7 +120,11 @@ class AppWorker:
 
         Of a worker that was never started, or whose start failed, there is nothing to stop.
         """
-        worker, parts = self._worker, self._app._parts
+        if self._starting is not None and not self._starting.done():
+            self._is_stopped = True
+            self._starting.cancel()
+            await asyncio.wait([self._starting])
+        worker, parts = self._worker, self._parts
         if worker is None or parts is None:
             return
         log.info("worker_stopping", worker_id=worker.worker_id, running=worker.stats().running)
