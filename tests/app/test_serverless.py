@@ -18,7 +18,7 @@ from stepfast.kernel.retention import PolicyChange
 from stepfast.parts import Parts
 from stepfast.serverless import Handled, lambda_handler
 from stepfast.sinks import CallbackSink
-from tests.support.apps import QUICK, app_on
+from tests.support.apps import QUICK, app_on, has_beaten
 from tests.support.following import until
 from tests.support.sql import execute
 from tests.support.turns import turn
@@ -191,16 +191,6 @@ async def test_upkeep_gives_back_what_a_dead_worker_held(database, caplog):
     by = {record.msg.event: record.msg.fields for record in caplog.records if record.name == "stepfast.upkeep"}
     me = f"upkeep-{socket.gethostname()}-{os.getpid()}"
     assert (by["worker_buried"]["buried_by"], by["runs_recovered"]["worker_id"]) == (me, me)
-
-
-async def has_beaten(app) -> str:
-    """Wait for the first heartbeat of an app's worker, which comes right behind its start."""
-
-    async def beaten() -> str | None:
-        (worker,) = await app.workers.list()
-        return worker.worker_id if worker.seen_at > worker.started_at else None
-
-    return await until(beaten)
 
 
 async def buried_by_upkeep_after_a_jump_of_the_clock(database, client) -> bool:

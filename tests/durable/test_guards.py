@@ -12,7 +12,7 @@ from stepfast import Retry, RunCancelled, step, workflow
 from stepfast.kernel.decisions import Park
 from stepfast.workflows import stay
 from stepfast.workflows.context import RunContext
-from tests.support.apps import QUICK, Bodies, app_on
+from tests.support.apps import QUICK, Bodies, app_on, has_beaten
 from tests.support.virtual_time import timed_app, until_ran
 
 
@@ -95,6 +95,8 @@ async def is_stopped_by_a_cancel(database, reads: int) -> bool:
         await stuck()
 
     async with app_on(database, [flow], replace(QUICK, lease_ms=600_000, heartbeat_ms=200_000)) as app:
+        # The first heartbeat comes right behind the start, and would let go of the run, too.
+        await has_beaten(app)
         run = await app.start(flow)
         await begun.wait()
         await run.cancel()

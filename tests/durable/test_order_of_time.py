@@ -19,7 +19,7 @@ from stepfast.kernel.states import RunState, WaitKind
 from stepfast.testing import crash_points
 from stepfast.workflows.alarms import Alarms
 from stepfast.workflows.child_calls import ChildrenCall
-from stepfast.workflows.mailbox import Mailbox
+from stepfast.workflows.mailbox import Mailbox, Waiter
 from tests.support.apps import Bodies
 from tests.support.virtual_time import Time, timed_app, until
 
@@ -245,7 +245,7 @@ def who_gets_what_came_between() -> list[str]:
             return
         ended.append(f"{name} {how}")
         mailbox.forget(waits[name].wait_id)
-        mailbox.note_end(CallId("", name, 1))
+        mailbox.note_end(CallId("", name, 1), Instant(100))
         mailbox.go_on()
 
     def look(name: str) -> None:
@@ -253,12 +253,13 @@ def who_gets_what_came_between() -> list[str]:
             end(name, "has it")
 
     for name, wait in waits.items():
-        mailbox.await_(wait, partial(look, name) if name != "timer" else lambda: None)
+        mailbox.await_(wait, Waiter(partial(look, name) if name != "timer" else lambda: None))
     mailbox.let_look()
     for name in ("second", "timer"):
         mailbox.ring(waits[name], partial(end, name, "is over"))
     mailbox.forget(waits["first"].wait_id)
-    mailbox.hear()
+    mailbox.unheard = None
+    mailbox.go_on()
     return ended
 
 
@@ -267,7 +268,7 @@ def test_what_came_later_is_decided_when_the_code_has_heard_of_what_came_before(
 
 
 def test_twin_that_decides_all_that_is_past_at_once_gives_it_to_who_was_called_off(monkeypatch):
-    monkeypatch.setattr(Mailbox, "note_end", lambda mailbox, call: None)
+    monkeypatch.setattr(Mailbox, "note_end", lambda mailbox, call, now: None)
     assert "first has it" in who_gets_what_came_between()
 
 
@@ -290,7 +291,7 @@ def ends_beside_a_late_signal() -> list[str]:
             end("signal")
 
     for name, wait in waits.items():
-        mailbox.await_(wait, look if name == "signal" else lambda: None)
+        mailbox.await_(wait, Waiter(look if name == "signal" else lambda: None))
     mailbox.let_look()
     for name in ("late timer", "early timer"):
         mailbox.ring(waits[name], partial(end, name))
@@ -375,7 +376,7 @@ def test_alarms_that_have_all_rung_are_heard_in_the_order_of_their_moments(momen
     waits = [OpenWait(n, WaitKind.TIME, "sleep", Instant(at), 1, 0, 1, 0, 0) for n, at in enumerate(moments, start=1)]
     mailbox, ended = Mailbox([], []), list[int]()
     for wait in waits:
-        mailbox.await_(wait, lambda: None)
+        mailbox.await_(wait, Waiter(lambda: None))
 
     def end(wait: OpenWait) -> None:
         ended.append(wait.due_at or 0)

@@ -22,6 +22,14 @@ def app_on(database: str, workflows: Iterable[Any], worker: bool | WorkerSetting
     return Stepfast(database, workflows=workflows, worker=worker)
 
 
+async def has_beaten(app: Stepfast) -> str:
+    """Wait for the first heartbeat of an app's worker, which comes right behind its start; its id."""
+    while True:
+        (worker,) = await app.workers.list()
+        if worker.seen_at > worker.started_at:
+            return worker.worker_id
+
+
 async def migrated(url: str) -> None:
     """Bring a database's schema up to date."""
     store = store_for(url, SystemClock())

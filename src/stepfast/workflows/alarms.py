@@ -50,17 +50,12 @@ class Alarms:
         first_at, rung_at = self.first_at, self._turns[0][0] if self._turns else None
         return min((at for at in (first_at, rung_at) if at is not None), default=None)
 
-    def _is_next(self, at: Instant) -> bool:
-        first_at = self.first_at
-        return first_at is None or at <= first_at
+    def _is_next(self, at: Instant, wait_id: int) -> bool:
+        # Of two that are over in the same moment, the one that was opened first.
+        return self.first_at is None or (at, wait_id) <= self._moments[0]
 
     def _is_set(self, due_at: Instant, wait_id: int) -> bool:
         return wait_id in self._awaited and self._due.get(wait_id) == due_at
-
-    @property
-    def has_rung(self) -> bool:
-        """Whether something is over and has not ended."""
-        return bool(self._turns)
 
     def ring(self, wait: OpenWait, end: Callable[[], None]) -> None:
         """The time of a wait is over: it ends when all that were over before have ended."""
@@ -75,7 +70,7 @@ class Alarms:
             return
         self._is_giving = True
         try:
-            while self._turns and may_go_on() and self._is_next(self._turns[0][0]):
+            while self._turns and may_go_on() and self._is_next(*self._turns[0][:2]):
                 _, _, end = heapq.heappop(self._turns)
                 end()
         finally:

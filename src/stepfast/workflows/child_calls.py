@@ -22,6 +22,7 @@ from stepfast.workflows import failures
 from stepfast.workflows.calls import Asked
 from stepfast.workflows.codec import ArgumentsCodec, ValueCodec, digest
 from stepfast.workflows.joins import Join, Outcome
+from stepfast.workflows.mailbox import Waiter
 from stepfast.workflows.wait_calls import WaitCall
 
 if TYPE_CHECKING:
@@ -90,8 +91,8 @@ class ChildrenCall(WaitCall):
         self._join = join
         self._is_working = False
         self._recorded_as: CallId | None = None
-        self._held_at: Instant | None = None
-        """When the join was decided, if that is known: something that was over before may have to end first."""
+        self._read: tuple[Instant, Ended] | None = None
+        """When the join was decided and how, once that was read: something that came before may have to end first."""
 
     def recalled(self, asked: Asked, record: Record) -> None:
         self._recorded_as = record.call
@@ -156,11 +157,22 @@ class ChildrenCall(WaitCall):
         wait = self.asked.context.mailbox.wait(wait_id)
         return wait is not None and wait.is_joined
 
+    def waiter(self, wait: OpenWait) -> Waiter:
+        return Waiter(self._look, came_at=self._came_at)
+
+    def _came_at(self) -> Instant | None:
+        """When the join was decided; at no moment yet where that must be read, so that nothing else is taken before."""
+        if self._read is not None:
+            return self._read[0]
+        return Instant(0) if self._wait is not None and self._is_decided(self._wait.wait_id) else None
+
     def check(self, wait: OpenWait) -> None:
         if not wait.is_joined or self._is_working:
             return
-        if self._held_at is None or not self.asked.context.mailbox.is_held_back(self._held_at):
+        if self._read is None:
             self.read()
+        elif not self.asked.context.mailbox.is_held_back(self._read[0]):
+            self.conclude(self._read[1])
 
     def read(self) -> None:
         """The join is decided: read how the children ended, and conclude."""
@@ -174,12 +186,16 @@ class ChildrenCall(WaitCall):
         context = self.asked.context
         context.mailbox.readings -= 1
         # Also when it was called off in the middle; but not where the run is let go of.
-        if not context.is_closed and context.stopped_by is None:
-            context.mailbox.go_on()
-            context.kick()
+        if context.is_closed or context.stopped_by is not None:
+            return
+        context.mailbox.go_on()
+        if self._read is not None and not self._ending:
+            # Whatever it is behind is under way.
+            context.busy.discard(self.asked.call)
+        context.kick()
 
     async def read_outcomes(self) -> None:
-        """Conclude with the ends of the children, however many pages they are."""
+        """Find out how the children ended, however many pages they are, and when their join was decided."""
         ended: Ended = []
         for start in range(0, len(self.run_ids), PAGE):
             page = self.run_ids[start : start + PAGE]
@@ -188,11 +204,9 @@ class ChildrenCall(WaitCall):
             ended += [(index, await self._whole(outcome)) for index, outcome in found]
         if self._ending:
             return
-        self._held_at = self._decided_at(ended) if ended and self._wait else None
-        if self._held_at is not None and self.asked.context.mailbox.is_held_back(self._held_at):
-            # Looked at again when what was over before has ended.
-            self._is_working = False
-            self.asked.context.busy.discard(self.asked.call)
+        if ended and self._wait is not None:
+            self._read, self._is_working = (self._decided_at(ended), ended), False
+            self.asked.context.mailbox.look_again()
         else:
             self.conclude(ended)
 

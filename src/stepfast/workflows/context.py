@@ -21,6 +21,7 @@ from stepfast.workflows.branches import Branch
 from stepfast.workflows.calls import Answer, Asked, Operation
 from stepfast.workflows.namesakes import refuse_namesake
 from stepfast.workflows.stay import Host, Parked, Stay
+from stepfast.workflows.wait_calls import ReceiveCall
 
 
 class RunContext(Stay):
@@ -177,12 +178,41 @@ class RunContext(Stay):
     def _decide_next(self) -> bool:
         """The code has heard all there is: let the next of what is past be decided, else park; False when it is all."""
         unheard = self.mailbox.unheard
-        if unheard is not None and unheard not in self._open:
-            self.mailbox.hear()
-            return True
+        if unheard is None or unheard not in self._open:
+            self.mailbox.unheard = None
+            if self._late and self._begin_what_came():
+                return True
+            if unheard is not None:
+                self.mailbox.go_on()
+                return True
         self.leave_when_still()
         self.park_when_still()
         return False
+
+    def _begin_what_came(self) -> bool:
+        """Begin one of the calls that are kept back by what is late, if what it waits for may have come before that.
+
+        That is a wait which is open in the store, and a signal that is there. A step is begun when its time has come.
+        """
+        if self._leaving is not None or not self._replay.finished:
+            return False
+        for index, (asked, record) in enumerate(self._deferred):
+            if self._begins_now(asked, record):
+                del self._deferred[index]
+                return True
+        return False
+
+    def _begins_now(self, asked: Asked, record: Record | None) -> bool:
+        if asked.answer.done():
+            return False
+        if self._open_wait(asked, record) is not None:
+            self._begin(asked, record)
+            return True
+        operation = asked.operation
+        if record is not None or not isinstance(operation, ReceiveCall) or not operation.begin_if_come(asked):
+            return False
+        asked.answer.on_cancel = asked.call_off
+        return True
 
     def _hand_out_recorded(self) -> bool:
         while self._elsewhere and (not self._recorded or self._elsewhere[0][0] < self._recorded[0][0]):

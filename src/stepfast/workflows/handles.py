@@ -120,7 +120,6 @@ class JoinCall(ChildrenCall):
         self.name = f"join:{started.kind.name}"
         self._started = started
         self._is_own = False
-        self._is_failed = False
 
     def wait_id(self, record: Record | None) -> int | None:
         return self._started.wait_id if record is None else record.seq
@@ -138,11 +137,6 @@ class JoinCall(ChildrenCall):
         else:
             self.await_(wait)
 
-    async def read_outcomes(self) -> None:
-        await super().read_outcomes()
-        if self._is_failed and self._started.leave:
-            await self._put_letter_aside()
-
     async def _put_letter_aside(self) -> None:
         """A child that may outlive its parent is a dead letter when it fails; here its parent has heard of it."""
         from stepfast.kernel.commands import Discard, Request
@@ -154,8 +148,9 @@ class JoinCall(ChildrenCall):
             await self.asked.context.host.change([discard])
 
     def fail(self, error: BaseException, taken: Message | None = None) -> None:
-        self._is_failed = True
         super().fail(error, taken)
+        if self._started.leave:
+            self.asked.context.run_errand(self._put_letter_aside(), "stepfast-letter")
 
     def conclude(self, ended: Ended) -> None:
         is_good = any(outcome.state in GOOD_ENDS for _, outcome in ended)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from stepfast.kernel.decisions import CallId, Message, OpenWait, Wait
 from stepfast.kernel.durations import Instant
@@ -19,24 +21,43 @@ UNHEARD = (WaitKind.BACKOFF, WaitKind.OUTSIDE)
 # Waits that surely end when their time is over.
 ENDED_BY_TIME = (WaitKind.TIME, WaitKind.SIGNAL)
 
+Address = tuple[str, str]
+"""The kind and the name of messages."""
+
+# Of those for whom nothing has come.
+NEVER = (math.inf, 0)
+# Whoever does not wait yet, and comes behind all others.
+NEWCOMER = sys.maxsize
+
+
+class Waiter(NamedTuple):
+    """Whoever waits for something: called when anything has come."""
+
+    check: Callable[[], None]
+    wants: Address | None = None
+    """The messages that it takes, if it takes any."""
+    came_at: Callable[[], Instant | None] | None = None
+    """When what it waits for came, where that is no message; 0 where it must look before that is known."""
+
 
 class Mailbox:
     """The open waits of a run, who in its code waits for each, and the messages that nobody has taken yet."""
 
     __slots__ = (
-        *("_alarms", "_given_back", "_has_held_back", "_inbox", "_put_off", "_taken", "_waiters", "_waits"),
-        *("is_gathering", "readings", "unheard"),
+        *("_alarms", "_given_back", "_has_held_back", "_inbox", "_is_looking", "_put_off", "_sorted", "_taken"),
+        *("_waiters", "_waits", "is_gathering", "readings", "unheard"),
     )
 
     def __init__(self, waits: Sequence[OpenWait], inbox: Sequence[Message]) -> None:
         self._waits = {wait.wait_id: wait for wait in waits} if waits else {}
         self._inbox = {message.n: message for message in inbox} if inbox else {}
         self._given_back: dict[int, Message] = {}
+        self._sorted: dict[Address, deque[Message]] | None = None
         self._taken: set[int] = set()
-        self._waiters: dict[int, Callable[[], None]] = {}
+        self._waiters: dict[int, Waiter] = {}
         self._put_off: dict[int, Wait] = {}
         self._alarms: Alarms | None = None
-        self._has_held_back = False
+        self._has_held_back = self._is_looking = False
         self.readings = 0
         """How many find out when something came that is there: nothing else is decided meanwhile."""
         self.is_gathering = False
@@ -81,10 +102,15 @@ class Mailbox:
         """A wait that is open in the store from now on; somebody may wait for it later."""
         self._waits.setdefault(wait.wait_id, wait)
 
-    def await_(self, wait: OpenWait, check: Callable[[], None]) -> None:
-        """From now on `check` is called whenever something has come."""
+    @property
+    def awaits_more_than_time(self) -> bool:
+        """Whether some branch of the code waits for something that others bring."""
+        return any(self._waits[wait_id].kind is not WaitKind.TIME for wait_id in self._waiters)
+
+    def await_(self, wait: OpenWait, waiter: Waiter) -> None:
+        """From now on the waiter is called whenever something has come."""
         self.open(wait)
-        self._waiters[wait.wait_id] = check
+        self._waiters[wait.wait_id] = waiter
         # When the next try of a step begins, or outside work is asked after, the code hears nothing.
         if wait.due_at is not None and wait.kind not in UNHEARD:
             self._alarms = self._alarms or Alarms(self._waiters)
@@ -140,26 +166,39 @@ class Mailbox:
         """Nobody waits for it now; it stays open, and somebody may wait for it later."""
         self._waiters.pop(wait_id, None)
 
-    def note_end(self, call: CallId) -> None:
+    def note_end(self, call: CallId, now: Instant) -> None:
         """A wait of the code has ended. Where more of what is past is to be decided, the code hears of that first.
 
-        What it calls off then gets nothing of what came later. Timers alone end in their order, whoever wants them.
+        What it calls off then gets nothing of what came later, and what it asks for next may have come before the time
+        of another was over. Timers alone end in their order, whoever wants them.
         """
-        is_past_left = self._has_held_back or (self._alarms is not None and self._alarms.has_rung)
-        if is_past_left and (self._inbox or self._given_back or self._has_held_back):
+        next_at = None if self._alarms is None else self._alarms.next_at
+        is_past_left = self._has_held_back or (next_at is not None and next_at <= now)
+        if is_past_left and (self._inbox or self._given_back or self._has_held_back or self._is_joined_unawaited()):
             self.unheard = call
 
-    def hear(self) -> None:
-        """The code has heard of the last end, and every branch waits again."""
-        self.unheard = None
-        self.go_on()
+    def _is_joined_unawaited(self) -> bool:
+        """Whether a join is decided that nobody has asked for yet."""
+        if len(self._waits) == len(self._waiters):
+            return False
+        return any(wait.is_joined for wait_id, wait in self._waits.items() if wait_id not in self._waiters)
+
+    def look_again(self) -> None:
+        """Somebody has found out when something came: all look again when nobody has to find that out any more."""
+        self._has_held_back = True
 
     def go_on(self) -> None:
         """The end of a wait is on its way into the store: what had to come behind it may follow."""
+        if self._is_looking:
+            # Those who have yet to look may come before a timer.
+            return
         if self._has_held_back and self._may_go_on():
             # What is still behind something is held back again.
             self._has_held_back = False
-            self.let_look()
+            self._look_in_order()
+        self._give_turns()
+
+    def _give_turns(self) -> None:
         if self._alarms is not None:
             self._alarms.give_turns(self._may_go_on)
 
@@ -172,22 +211,29 @@ class Mailbox:
         One that came when another wait of the code was over is held back until that has ended, unless whoever takes it
         has the turn.
         """
-        there = {**self._inbox, **self._given_back}
-        for n in sorted(there):
-            message = there[n]
-            if message.kind == kind and message.name == name and (until is None or message.at <= until):
-                if not in_turn and self.is_held_back(message.at):
-                    return None
-                self._inbox.pop(n, None)
-                self._given_back.pop(n, None)
-                self._taken.add(n)
-                return message
-        return None
+        there = self._there().get((kind, name), ()) if self._inbox or self._given_back else ()
+        message = next((message for message in there if until is None or message.at <= until), None)
+        if message is None or (not in_turn and self.is_held_back(message.at)):
+            return None
+        self._there()[kind, name].remove(message)
+        self._inbox.pop(message.n, None)
+        self._given_back.pop(message.n, None)
+        self._taken.add(message.n)
+        return message
+
+    def _there(self) -> dict[Address, deque[Message]]:
+        """What has come and was not taken, by its address and in the order in which it came."""
+        if self._sorted is None:
+            there: dict[Address, deque[Message]] = defaultdict(deque)
+            for _, message in sorted({**self._inbox, **self._given_back}.items()):
+                there[message.kind, message.name].append(message)
+            self._sorted = there
+        return self._sorted
 
     def is_held_back(self, at: Instant) -> bool:
         """Whether what came at that moment is behind something that is past and not decided: it is looked at again."""
         next_at = None if self._alarms is None else self._alarms.next_at
-        if self.unheard is None and (next_at is None or at <= next_at):
+        if self._may_go_on() and (next_at is None or at <= next_at):
             return False
         self._has_held_back = True
         return True
@@ -195,11 +241,13 @@ class Mailbox:
     def give_back(self, message: Message) -> None:
         """Whoever took it does not want it any more: it is for the next one, in its old place."""
         self._given_back[message.n] = message._replace(told=True)
+        self._sorted = None
         self.let_look()
 
     def take_back(self, n: int) -> None:
         """A message that was given back has been taken by somebody."""
-        self._given_back.pop(n, None)
+        if self._given_back.pop(n, None) is not None:
+            self._sorted = None
 
     def take_commands(self, wakes: int) -> list[Message]:
         """The commands that have come for the run up to its last look, in order of arrival, now taken.
@@ -211,6 +259,7 @@ class Mailbox:
         for command in commands:
             del self._inbox[command.n]
             self._taken.add(command.n)
+            self._sorted = None
         return commands
 
     def update(self, waits: Iterable[OpenWait], inbox: Iterable[Message]) -> None:
@@ -223,10 +272,53 @@ class Mailbox:
                 # This process may have taken it to be due a little earlier or later.
                 self._alarms.move(wait.wait_id, wait.due_at)
         self._inbox = {message.n: message for message in inbox if message.n not in self._taken}
+        self._sorted = None
 
     def let_look(self) -> None:
-        """Let everyone who waits look at what has come, in the order in which they began to wait."""
+        """Let everyone who waits look at what has come, in the order in which it came, whoever began to wait first."""
+        self._look_in_order()
+        self._give_turns()
+
+    def _look_in_order(self) -> None:
+        arrivals, was_unheard = self._arrivals(), self.unheard
+        self._is_looking = True
+        try:
+            for wait_id in sorted(self._waiters, key=lambda wait_id: (arrivals.get(wait_id, NEVER), wait_id)):
+                if (waiter := self._waiters.get(wait_id)) is not None:
+                    waiter.check()
+                if self.unheard is not was_unheard:
+                    # One has ended, and all others must wait until the code has heard of it.
+                    self._has_held_back = True
+                    break
+        finally:
+            self._is_looking = False
+
+    def is_next(self, wants: Address) -> bool:
+        """Whether a message that nobody who waits would take came before all that they would."""
+        arrivals = self._arrivals(wants)
+        return NEWCOMER in arrivals and min(arrivals, key=lambda wait_id: (arrivals[wait_id], wait_id)) == NEWCOMER
+
+    def _arrivals(self, newcomer: Address | None = None) -> dict[int, tuple[float, int]]:
+        """When that came which those who wait would take: of several who want the same, the first gets the first."""
+        found: dict[int, tuple[float, int]] = {}
+        wanting: dict[Address, deque[int]] = defaultdict(deque)
         for wait_id in sorted(self._waiters):
-            check = self._waiters.get(wait_id)
-            if check is not None:
-                check()
+            waiter = self._waiters[wait_id]
+            if waiter.wants is not None:
+                wanting[waiter.wants].append(wait_id)
+            if waiter.came_at is not None and (at := waiter.came_at()) is not None:
+                found[wait_id] = (at, 0)
+        if newcomer is not None:
+            wanting[newcomer].append(NEWCOMER)
+        there = self._there() if self._inbox or self._given_back else {}
+        for address, waiting in wanting.items():
+            for message in there.get(address, ()):
+                while waiting and self._ends_before(waiting[0], message.at):
+                    waiting.popleft()
+                if waiting:
+                    found[waiting.popleft()] = (message.at, message.n)
+        return found
+
+    def _ends_before(self, wait_id: int, at: Instant) -> bool:
+        wait = self._waits.get(wait_id)
+        return wait is not None and wait.due_at is not None and wait.due_at < at

@@ -22,6 +22,7 @@ from stepfast.workflows.calls import Asked
 from stepfast.workflows.child_calls import child_id
 from stepfast.workflows.codec import ValueCodec, digest
 from stepfast.workflows.limits import Limit, OutOfTime, run_within
+from stepfast.workflows.mailbox import Address, Waiter
 from stepfast.workflows.outside import Outside, Pending
 from stepfast.workflows.progress import progress_data
 from stepfast.workflows.registry import DEFINED_STEPS
@@ -172,15 +173,19 @@ class OutsideWork:
 
     def await_(self) -> None:
         """From now on a call back ends it, at once: a timer that is over later must not come before it."""
-        self._asked.context.mailbox.await_(self.wait, self._look)
+        self._asked.context.mailbox.await_(self.wait, Waiter(self._look, self._callback))
         self._look()
+
+    @property
+    def _callback(self) -> Address:
+        return CALLBACK, message_name(self._asked.context.run.generation, self._call)
 
     def _look(self) -> None:
         """Something may have come."""
         context = self._asked.context
         message = None
         if not self.is_over:
-            message = context.mailbox.take(CALLBACK, message_name(context.run.generation, self._call), None)
+            message = context.mailbox.take(*self._callback, None)
         if message is not None:
             self._end(self._brought(message))
 

@@ -16,6 +16,7 @@ from stepfast.kernel.reviews import Expire, ItemKind, NewReview, Owner, ReviewId
 from stepfast.kernel.states import StepState, WaitKind
 from stepfast.workflows.calls import Asked
 from stepfast.workflows.codec import ValueCodec, digest
+from stepfast.workflows.mailbox import Waiter
 from stepfast.workflows.wait_calls import WaitCall
 
 REVIEW = "review"
@@ -177,6 +178,9 @@ class ReviewCall(WaitCall):
         if answer["corrected"]:
             return reviewed(answer, corrected.decode(json.dumps(answer["value"])))
         return reviewed(answer, shown.decode(self._review.question.shown))
+
+    def waiter(self, wait: OpenWait) -> Waiter:
+        return Waiter(self._look, (REVIEW, str(wait.wait_id)))
 
     def check(self, wait: OpenWait) -> None:
         self._take(self.asked.context.mailbox.take(REVIEW, str(wait.wait_id), None))

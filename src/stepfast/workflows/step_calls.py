@@ -20,6 +20,7 @@ from stepfast.workflows import failures
 from stepfast.workflows.bodies import Later, StepBody, StepInfo, as_raised, ends_the_task
 from stepfast.workflows.calls import Asked
 from stepfast.workflows.limits import Limit, OutOfTime, attempt_limit, given_up, run_within, timed_out
+from stepfast.workflows.mailbox import Waiter
 from stepfast.workflows.outside import Outside
 from stepfast.workflows.outside_calls import End, OutsideWork, Started, started_by
 
@@ -179,7 +180,7 @@ class StepCall:
         if backoff is not None and self._due_at - context.host.clock.now() >= NEARLY_DUE_MS:
             # The store wakes the run in time: if nothing else is under way, nobody need sit here.
             context.busy.discard(asked.call)
-            context.mailbox.await_(backoff, _look_at_nothing)
+            context.mailbox.await_(backoff, Waiter(_look_at_nothing))
         context.kick()
         try:
             is_due = await self._sleep_until_due(asked)

@@ -15,6 +15,7 @@ from stepfast.kernel.states import STEP_ENDED, StepState, WaitKind
 from stepfast.workflows import failures
 from stepfast.workflows.calls import Asked
 from stepfast.workflows.codec import ValueCodec
+from stepfast.workflows.mailbox import Waiter
 
 SIGNAL = "signal"
 
@@ -40,6 +41,8 @@ class WaitCall:
         self._ending = False
         self._is_stored = False
         """Whether the wait at hand is as the store has it, not as this process takes it to be."""
+        self._was_over = False
+        """Whether its time was over when it was taken up: all that came before has been read with it."""
 
     def counted_of(self, stored: str) -> str:
         return stored
@@ -49,6 +52,10 @@ class WaitCall:
 
     def check(self, wait: OpenWait) -> None:
         """Something may have come: end the wait if it is met."""
+
+    def waiter(self, wait: OpenWait) -> Waiter:
+        """What the mailbox is to know of it."""
+        return Waiter(self._look)
 
     def due(self, wait: OpenWait) -> None:
         """The time of the wait is over, and all that came in time has been looked at."""
@@ -158,7 +165,7 @@ class WaitCall:
         """Wait for what is open in the store."""
         self._wait = wait
         context = self.asked.context
-        context.mailbox.await_(wait, self._look)
+        context.mailbox.await_(wait, self.waiter(wait))
         if not context.mailbox.is_gathering:
             self._look()
         if wait.due_at is None or self._ending:
@@ -166,6 +173,7 @@ class WaitCall:
         if wait.due_at <= context.host.clock.now():
             # Before the code is still: a run that is due must not be parked.
             context.busy.add(self.asked.call)
+            self._was_over = True
         self._errand = context.run_errand(self._fire(wait.wait_id, wait.due_at), "stepfast-timer")
 
     def _look(self) -> None:
@@ -201,10 +209,14 @@ class WaitCall:
     async def _as_stored(self, wait_id: int) -> OpenWait | None:
         """The wait as the store has it, unless it has ended by what has come: only the store knows when it is due."""
         context = self.asked.context
-        if (self.looks_when_due or not self._is_stored) and not await context.look_now():
+        if (self._has_to_look() or not self._is_stored) and not await context.look_now():
             return None
         self._is_stored = True
         return None if self._ending else context.mailbox.wait(wait_id)
+
+    def _has_to_look(self) -> bool:
+        # What has come for another wait before this one was over goes first, and the hint of it may be late.
+        return self.looks_when_due or (not self._was_over and self.asked.context.mailbox.awaits_more_than_time)
 
     def end(self, text: str, taken: Message | None = None) -> None:
         """What was waited for has come."""
@@ -231,7 +243,7 @@ class WaitCall:
         asked.context.busy.add(asked.call)
         decision = rules.end_wait(asked.context.run, record, closed, taken)
         asked.context.save(decision, partial(asked.context.ended, asked, record.ended_at, value, error))
-        asked.context.mailbox.note_end(asked.call)
+        asked.context.mailbox.note_end(asked.call, asked.context.host.clock.now())
         asked.context.mailbox.go_on()
 
     def _stop_waiting(self, wait: OpenWait) -> None:
@@ -279,6 +291,14 @@ class ReceiveCall(WaitCall):
 
     def takes_at_once(self) -> bool:
         return self._take(None)
+
+    def waiter(self, wait: OpenWait) -> Waiter:
+        return Waiter(self._look, (SIGNAL, self._wait_name))
+
+    def begin_if_come(self, asked: Asked) -> bool:
+        """Begin only if what it wants is there, and came before all that is past and not decided."""
+        self._asked, self._opened_as, self._started_at = asked, asked.call, asked.context.host.clock.now()
+        return asked.context.mailbox.is_next((SIGNAL, self._wait_name)) and self.takes_at_once()
 
     def check(self, wait: OpenWait) -> None:
         self._take(wait.due_at)
