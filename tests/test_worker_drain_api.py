@@ -9,6 +9,7 @@ import pytest
 
 from stepfast import RunState, Stepfast
 from stepfast.serverless import Serverless
+from stepfast.worker.settings import WorkerSettings
 from tests.cli.office import WORKFLOWS, asking, checkout, failing
 from tests.cli.processes import stepfast
 
@@ -43,6 +44,15 @@ async def test_a_drain_takes_no_more_runs_than_it_may(client, host):
         await client.start(checkout, order)
     assert (await host.process_available(max_runs=2)).processed == 2
     assert len(await client.runs(state="pending")) == 1
+
+
+async def test_drains_that_take_few_runs_leave_no_queue_out(client, database):
+    host = Stepfast(database, workflows=WORKFLOWS, worker=WorkerSettings(queues=("busy", "quiet"))).serverless()
+    for order in ("a", "b", "c"):
+        await client.start(checkout, order, queue="busy")
+    quiet = await client.start(checkout, "d", queue="quiet")
+    assert (await host.process_available(max_runs=2)).processed == 2
+    assert (await quiet.info()).state is RunState.COMPLETED
 
 
 async def test_a_drain_leaves_what_is_not_due(client, host):

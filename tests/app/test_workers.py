@@ -221,6 +221,17 @@ async def test_queues_share_the_number_of_runs_that_a_worker_may_take(client):
         assert states.count(RunState.PENDING) == 1
 
 
+async def test_a_full_queue_leaves_others_their_share_of_the_runs_that_a_worker_may_take(client):
+    async with client:
+        for _ in range(9):
+            await client.start(say, "a", queue="busy")
+        quiet = await client.start(say, "a", queue="quiet")
+        async with client.worker(max_runs=4, queues=["busy", "quiet"]) as worker:
+            await asyncio.wait_for(worker.spent.wait(), 30)
+            assert await quiet.result(timeout="30s") == "a"
+        assert worker.stats().runs_processed == 4
+
+
 async def test_a_worker_that_was_never_started_can_be_stopped(client):
     await client.worker().stop()
 

@@ -1,15 +1,21 @@
-"""No ready run waits for ever behind others: not behind higher priorities that keep coming, nor a busy tenant."""
+"""No ready run waits for ever behind others: higher priorities that keep coming, a busy tenant, a busy queue."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
+
 from stepfast.kernel.decisions import HeldRun
 from stepfast.kernel.durations import Instant
+from stepfast.kernel.exchange import QueueRoom
 from stepfast.kernel.ids import WorkerId
 from stepfast.stores.sqlite import starting
 from stepfast.testing import VirtualClock
 from stepfast.worker.claims import ClaimLoop
 from stepfast.worker.held import HeldRuns
 from stepfast.worker.settings import WorkerSettings
+from stepfast.worker.shares import Order, Shares
 from tests.stores.harness import HOUR_MS, Harness, end
 from tests.support.guards import rewrite, url_of
 
@@ -113,3 +119,63 @@ async def test_the_broken_twin_that_asks_for_no_suspects_never_comes_to_it(harne
 
     monkeypatch.setattr(ClaimLoop, "_request", request_fresh_runs_alone)
     assert await looks_until_a_suspect(harness) is None
+
+
+class ShortLived:
+    """A worker that takes a few runs in its life, while one queue brings a new run for each that is taken."""
+
+    def __init__(self, harness: Harness, max_runs: int, order: Order) -> None:
+        self._harness = harness
+        settings = WorkerSettings(queues=("busy", "quiet"), max_runs=max_runs)
+        clock, codes = VirtualClock(Instant(harness.now)), ["order@1"]
+        self._claims = ClaimLoop(harness.store, clock, settings, HeldRuns(settings), lambda: codes, self._begin)
+        self._claims.worker_id = WorkerId("w1")
+        self._claims.shares = Shares(order)
+        self.taken: list[str] = []
+
+    async def live(self) -> None:
+        while not self._claims.spent.is_set():
+            await self._claims.look()
+
+    async def _begin(self, runs: list[HeldRun]) -> None:
+        for run in runs:
+            self.taken.append(run.queue)
+            await self._harness.save(end(run))
+        await self._harness.start_many(len(runs), queue="busy")
+
+
+def in_turn(number: int) -> Order:
+    """Begin with the next queue in each life, as a random order does sooner or later."""
+
+    def order(rooms: Sequence[QueueRoom]) -> list[QueueRoom]:
+        first = number % len(rooms)
+        return [*rooms[first:], *rooms[:first]]
+
+    return order
+
+
+def always_the_same(number: int) -> Order:
+    return list
+
+
+async def lives_behind_a_busy_queue(harness: Harness, max_runs: int, order=in_turn) -> int | None:
+    """How many workers come and go until one takes a run of the quiet queue; each takes exactly what it may."""
+    await harness.enrol()
+    await harness.start_many(30, queue="busy")
+    await harness.start(queue="quiet")
+    for life in range(LOOKS):
+        worker = ShortLived(harness, max_runs, order(life))
+        await worker.live()
+        assert len(worker.taken) == max_runs
+        if "quiet" in worker.taken:
+            return life + 1
+    return None
+
+
+@pytest.mark.parametrize(("max_runs", "lives"), [(1, 2), (2, 1), (20, 1)])
+async def test_a_busy_queue_keeps_another_waiting_for_few_workers_of_few_runs(harness, max_runs, lives):
+    assert await lives_behind_a_busy_queue(harness, max_runs) == lives
+
+
+async def test_the_broken_twin_that_always_begins_with_the_first_queue_never_comes_to_it(harness):
+    assert await lives_behind_a_busy_queue(harness, 1, always_the_same) is None

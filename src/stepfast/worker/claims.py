@@ -13,6 +13,7 @@ from stepfast.kernel.ports import Clock, Store
 from stepfast.log import Failures, Log
 from stepfast.worker.held import HeldRuns
 from stepfast.worker.settings import WorkerSettings
+from stepfast.worker.shares import Shares, at_random
 from stepfast.worker.waking import WakeUp
 
 log = Log("worker")
@@ -49,6 +50,7 @@ class ClaimLoop:
         self._due_at: Instant | None = None
         self._asked_at = clock.now()
         self._taken = 0
+        self.shares = Shares(at_random)
         self.worker_id = WorkerId("")
         self.found_nothing = asyncio.Event()
         self.spent = asyncio.Event()
@@ -133,14 +135,14 @@ class ClaimLoop:
         left = self._most()
         if self._settings.max_runs is None or sum(room.room for room in request.queues) <= left:
             return await self._store.claim(request)
-        due: list[Instant] = []
-        for room in request.queues:
-            claimed = await self._store.claim(request._replace(queues=[room._replace(room=min(room.room, left))]))
+        answers: list[Claimed] = []
+        for rooms in self.shares.of(request.queues, left):
+            answers.append(await self._store.claim(request._replace(queues=rooms)))
+            self.shares.note(rooms, answers[-1].runs)
             # The next look asks for the rest, if there is one.
-            if claimed.runs or claimed.suspects_wait:
-                return claimed
-            due += [] if claimed.next_due_at is None else [claimed.next_due_at]
-        return Claimed([], min(due, default=None))
+            if answers[-1].runs:
+                break
+        return _together(answers)
 
     def _request(self) -> Claim | None:
         rooms = self._held.rooms(self._cursors, min(self._most(), 2 * self._company()))
@@ -203,3 +205,10 @@ class ClaimLoop:
             # Its time has come while the answer was on its way. One that was due before is in somebody else's hands.
             return 0
         return min(max(left_ms, 1), self._settings.poll_ms)
+
+
+def _together(answers: list[Claimed]) -> Claimed:
+    """What several claims have found, as if they were one."""
+    runs = [run for answer in answers for run in answer.runs]
+    due = [answer.next_due_at for answer in answers if answer.next_due_at is not None]
+    return Claimed(runs, min(due, default=None), any(answer.suspects_wait for answer in answers))
