@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
@@ -18,6 +20,9 @@ from stepfast.stores.sqlite.store import SqliteStore
 from stepfast.stores.sqlite.turnstile import Turnstile, _open_lock, _try_lock, lock_files
 from stepfast.stores.urls import sqlite_path
 from tests.stores.harness import NOON, Harness, bare
+from tests.support.rights import as_user, open_folder
+
+ALICE, BOB, TEAM = 20_001, 20_002, 20_010
 
 
 @pytest.fixture
@@ -65,6 +70,46 @@ async def test_locks_that_were_removed_are_made_with_the_owner_and_the_rights_of
     store = path.stat()
     for lock in (file.stat() for file in lock_files(path)):
         assert (lock.st_mode, lock.st_uid, lock.st_gid) == (store.st_mode, store.st_uid, store.st_gid)
+
+
+@pytest.fixture
+def shared_file() -> Iterator[Path]:
+    """A file of one user and a group, without locks, in a folder that everybody may write to."""
+    with open_folder() as folder:
+        folder.chmod(0o777)
+        file = folder / "stepfast.db"
+        file.touch()
+        file.chmod(0o660)
+        if os.geteuid() == 0:
+            os.chown(file, ALICE, TEAM)
+        yield file
+
+
+@contextmanager
+def careful() -> Iterator[None]:
+    """Make files that nobody but their owner and group may read."""
+    before = os.umask(0o007)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize("groups", [(TEAM,), ()])
+def test_a_lock_that_another_user_has_made_does_not_shut_the_owner_out(shared_file, groups):
+    with as_user(BOB, *groups), careful():
+        Turnstile(shared_file, 50).close()
+    with as_user(ALICE):
+        turnstile = Turnstile(shared_file, 50)
+        with turnstile.turn():
+            pass
+        turnstile.close()
+
+
+def test_a_lock_that_another_user_of_the_group_has_made_belongs_to_the_group(shared_file):
+    with as_user(BOB, TEAM):
+        Turnstile(shared_file, 50).close()
+    assert {lock.stat().st_gid for lock in lock_files(shared_file)} == {shared_file.stat().st_gid}
 
 
 async def test_a_lock_that_may_only_be_read_can_be_taken(path):

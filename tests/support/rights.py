@@ -15,16 +15,26 @@ NOBODY = 65_534
 @contextmanager
 def without_rights() -> Iterator[None]:
     """As a user to whom permissions apply."""
+    with as_user(NOBODY):
+        yield
+
+
+@contextmanager
+def as_user(user: int, *groups: int) -> Iterator[None]:
+    """As a user with a group of its own, and of these; where tests do not run as root, as the one they run as."""
     if os.geteuid() != 0:
         yield
         return
-    os.setegid(NOBODY)
-    os.seteuid(NOBODY)
+    before = os.getgroups()
+    os.setgroups(groups)
+    os.setegid(user)
+    os.seteuid(user)
     try:
         yield
     finally:
         os.seteuid(0)
         os.setegid(0)
+        os.setgroups(before)
 
 
 @contextmanager

@@ -15,6 +15,8 @@ from stepfast.kernel.errors import StoreUnavailable
 # A waiter asks again this often; asking, unlike blocking, can be given up.
 ASK_AGAIN_S = 0.0003
 NEXT, WRITING = "next", "writing"
+# By everybody: a lock is empty, and whoever cannot reach the store's folder cannot reach it either.
+READABLE = 0o644
 
 
 class Turnstile:
@@ -82,7 +84,7 @@ def _open_lock(path: Path, name: str) -> int:
     # Read-only is enough to lock it.
     with suppress(FileNotFoundError):
         return os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-    lock = os.open(file, os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0o644)
+    lock = os.open(file, os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, READABLE)
     _open_to_the_same(lock, path)
     return lock
 
@@ -92,8 +94,20 @@ def _open_to_the_same(lock: int, path: Path) -> None:
     # A store that is made only now has the rights that its lock has; one of somebody else's lock are theirs to give.
     with suppress(FileNotFoundError, PermissionError):
         store = path.stat()
-        os.fchmod(lock, stat.S_IMODE(store.st_mode) & 0o666)
-        os.fchown(lock, store.st_uid, store.st_gid)
+        os.fchmod(lock, READABLE)
+        _give(lock, store)
+        given = os.fstat(lock)
+        # The rights of the store on a file of somebody else would keep out whom the store lets in.
+        if (given.st_uid, given.st_gid) == (store.st_uid, store.st_gid):
+            os.fchmod(lock, stat.S_IMODE(store.st_mode) & 0o666)
+
+
+def _give(lock: int, store: os.stat_result) -> None:
+    """Give a lock to the group and the owner of its store, as far as whoever has made it may."""
+    # The group first: it can be given by an owner alone, who is none any more behind the second.
+    for owner, group in ((-1, store.st_gid), (store.st_uid, -1)):
+        with suppress(PermissionError):
+            os.fchown(lock, owner, group)
 
 
 def _try_lock(lock: int) -> bool:
