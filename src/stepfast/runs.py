@@ -16,6 +16,7 @@ from stepfast.control import (
     retry_command,
     skip_command,
 )
+from stepfast.engine.patience import Patience
 from stepfast.engine.results import Results
 from stepfast.engine.values import Values
 from stepfast.kernel.annotations import AnnotationView
@@ -24,7 +25,7 @@ from stepfast.kernel.asset_ports import Contents
 from stepfast.kernel.assets import check_name
 from stepfast.kernel.blobs import is_reference
 from stepfast.kernel.commands import Cancel, Changed, Pause, Request, Resume
-from stepfast.kernel.durations import Duration, span_ms, told_span
+from stepfast.kernel.durations import Duration
 from stepfast.kernel.errors import (
     AssetNotFound,
     IllegalMove,
@@ -32,7 +33,6 @@ from stepfast.kernel.errors import (
     RunCancelled,
     RunFailed,
     StepfastError,
-    WaitTimeout,
     WrongCall,
 )
 from stepfast.kernel.exchange import Delivered, Delivery
@@ -134,24 +134,28 @@ class Run(Generic[T]):
         """What the workflow returned; raises RunFailed, RunCancelled, or WaitTimeout after the timeout.
 
         It is the result of the newest generation: after a retry or a rerun, of the one that this opened. What is stored
-        is read before WaitTimeout is raised, so that a timeout of 0 asks whether the run has ended.
+        is read before WaitTimeout is raised, so that a timeout of 0 asks whether the run has ended; a store that does
+        not answer is given a second more.
         """
         refuse_in_workflow("run.result()")
+        patience = Patience(self.id, timeout)
         if not self._known_here:
-            await self.info()
-        timeout_s = None if timeout is None else span_ms(timeout, "timeout") / 1_000
+            await patience.answer(self.info())
+        asked = self._home.results.asked
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout_at(patience.ends_at):
                 outcome = await self._home.results.wait(self._watch, look_at_once=not self._known_here)
         except TimeoutError:
-            outcome = await self._last_look("" if timeout is None else f" within {told_span(timeout)}")
+            outcome = await self._last_look(patience, asked)
         return await self._value_of(outcome)
 
-    async def _last_look(self, within: str) -> OutcomeView:
-        # The time may have been too short for the store to answer even once.
-        outcome = await self._home.results.look(self._watch)
+    async def _last_look(self, patience: Patience, asked: int) -> OutcomeView:
+        """The outcome where the time was too short for the store to answer even once, or for what it has answered."""
+        outcome = self._home.results.known(self._watch)
+        if outcome is None and not self._home.results.has_answered_since(asked):
+            outcome = await patience.answer(self._home.results.look(self._watch))
         if outcome is None:
-            raise WaitTimeout(f"Run {self.id} has not ended{within}. It goes on; ask for it again.")
+            raise patience.over()
         return outcome
 
     async def info(self) -> RunView:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 
 import pytest
 
 from stepfast import StepfastError, WaitTimeout, receive, workflow
+from stepfast.engine import patience
+from stepfast.kernel.errors import StoreUnavailable
 from tests.support.apps import app_on
 from tests.support.following import until
 from tests.support.workflows import say
@@ -98,3 +101,70 @@ async def test_a_timeout_of_nothing_asks_whether_a_run_has_ended(database):
         await run.signal("go", "now")
         assert await run == "now"
         assert await run.result(timeout=0) == "now"
+
+
+async def for_ever(*asked):
+    await asyncio.Event().wait()
+
+
+async def away(*asked):
+    raise StoreUnavailable("The database is away.")
+
+
+def unanswered(run):
+    """What is raised where nobody knows whether a run has ended."""
+    return pytest.raises(WaitTimeout, match=f"Whether run {run.id} has ended could not be read .*: the store did not")
+
+
+@pytest.mark.parametrize("timeout", [0, "1ms"])
+@pytest.mark.parametrize("call", ["run", "outcomes"])
+async def test_a_store_that_does_not_answer_does_not_keep_whoever_waits(database, monkeypatch, call, timeout):
+    monkeypatch.setattr(patience, "LAST_LOOK_S", 0.01)
+    async with app_on(database, [patient], worker=False) as app:
+        run = await app.start(patient)
+        monkeypatch.setattr(app._open_parts().store, call, for_ever)
+        with unanswered(run):
+            await asyncio.wait_for(app.get(run.id).result(timeout), 30)
+
+
+async def test_a_store_that_is_away_ends_a_wait_as_its_time_does(database, monkeypatch):
+    async with app_on(database, [patient], worker=False) as app:
+        run = await app.start(patient)
+        monkeypatch.setattr(app._open_parts().store, "outcomes", away)
+        with unanswered(run) as raised:
+            await run.result(timeout="10ms")
+        assert isinstance(raised.value.__cause__, StoreUnavailable)
+
+
+async def test_a_store_that_is_away_before_the_time_is_over_is_told_as_such(database, monkeypatch):
+    async with app_on(database, [patient], worker=False) as app:
+        run = await app.start(patient)
+        monkeypatch.setattr(app._open_parts().store, "run", away)
+        for timeout in (None, "1h"):
+            with pytest.raises(StoreUnavailable, match="away"):
+                await app.get(run.id).result(timeout)
+
+
+async def test_a_store_that_has_answered_is_not_asked_again_when_the_time_is_over(database, monkeypatch):
+    async with app_on(database, [patient], worker=False) as app:
+        run = await app.start(patient)
+        results, questions, asked_again = app._open_parts().results, itertools.count(), asyncio.Event()
+        ask, wait = results._store.outcomes, results.wait
+
+        async def outcomes(run_ids):
+            if next(questions):
+                asked_again.set()
+                await for_ever()
+            return await ask(run_ids)
+
+        async def wait_until_asked_again(watch, look_at_once):
+            """The time is over when the store has answered once, however fast that is."""
+            task = asyncio.create_task(wait(watch, look_at_once))
+            await asked_again.wait()
+            task.cancel()
+            raise TimeoutError
+
+        monkeypatch.setattr(results._store, "outcomes", outcomes)
+        monkeypatch.setattr(results, "wait", wait_until_asked_again)
+        with pytest.raises(WaitTimeout, match=f"Run {run.id} has not ended within 1h. It goes on"):
+            await asyncio.wait_for(run.result(timeout="1h"), 30)

@@ -63,6 +63,9 @@ class Results:
         self._pause_s = FIRST_LOOK_S
         self._hinted = asyncio.Event()
         self._is_closed = False
+        self.asked = 0
+        """How often the store was asked so far."""
+        self._answered = 0
 
     def watch(self, run_id: RunId) -> Watch:
         """A watch on the run's end, told as soon as the run ends in this process; keep it to keep it told."""
@@ -108,8 +111,16 @@ class Results:
         if not watch.ended.done():
             for outcome in (await self._store.outcomes([watch.run_id])).values():
                 watch.note(outcome)
+        return self.known(watch)
+
+    def known(self, watch: Watch) -> OutcomeView | None:
+        """The outcome if it is known here."""
         watch.is_spent = watch.ended.done()
         return watch.ended.result() if watch.is_spent else None
+
+    def has_answered_since(self, asked: int) -> bool:
+        """Whether the store has answered anything that it was asked after the first so many questions."""
+        return self._answered > asked
 
     def _ask_for(self, watch: Watch, look_at_once: bool) -> None:
         if self._is_closed:
@@ -158,6 +169,7 @@ class Results:
         self._hinted.clear()
 
     async def _ask_once(self) -> None:
+        self.asked += 1
         try:
             outcomes = await self._store.outcomes(list(self._asking))
         except Exception as error:  # noqa: BLE001 - whatever it is, whoever waits is asked for again
@@ -165,6 +177,7 @@ class Results:
                 log.failure("results_failed", error, failures=failures)
         else:
             self._failures.end()
+            self._answered = self.asked
             for outcome in outcomes.values():
                 self.note(outcome)
 
