@@ -103,3 +103,52 @@ def test_a_value_that_is_full_of_blanks_is_shown_at_once():
 def test_colours_that_are_asked_for_reach_a_pipe(database):
     done = stepfast("runs", "list", "--database", database, FORCE_COLOR="1", NO_COLOR="", TERM="xterm-256color")
     assert ("\x1b[" in done.stdout, "asking@1" in done.stdout) == (True, True)
+
+
+def without_streams(closed: str, *args: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """A command that a shell has started with some of its streams closed."""
+    command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "stepfast", *args]
+    return subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=60)
+
+
+TELLING_OF_STDOUT = """
+import os
+from stepfast import workflow
+
+@workflow
+def flow():
+    os.symlink(os.readlink("/proc/self/fd/1"), "seen")
+"""
+CLOSED = {"stdin": "<&-", "stdout": ">&-", "stderr": "2>&-", "all": "<&- >&- 2>&-"}
+
+
+@pytest.mark.parametrize("closed", CLOSED.values(), ids=CLOSED)
+@pytest.mark.parametrize(("body", "code"), [("return 7", 0), ("raise ValueError('no')", 1)], ids=["good", "bad"])
+def test_a_run_without_streams_comes_to_its_usual_end(tmp_path, closed, body, code):
+    (tmp_path / "flow.py").write_text(f"from stepfast import workflow\n\n@workflow\ndef flow():\n    {body}\n")
+    done = without_streams(closed, "run", "flow.py", "--database", f"sqlite:///{tmp_path}/app.db", cwd=tmp_path)
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False)
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_what_is_written_to_a_closed_stdout_goes_nowhere(database, form):
+    done = without_streams(">&-", "runs", "list", "-o", form, "--database", database)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_no_file_of_the_database_takes_the_place_of_a_closed_stdout(tmp_path):
+    """Else what a child of a step prints would be written into it."""
+    (tmp_path / "flow.py").write_text(TELLING_OF_STDOUT)
+    without_streams(">&-", "run", "flow.py", "--database", f"sqlite:///{tmp_path}/app.db", cwd=tmp_path)
+    assert os.readlink(tmp_path / "seen") == os.devnull
+
+
+ANY_KEY = f"k=ed25519-public:{'A' * 43}="
+
+
+@pytest.mark.parametrize(
+    ("closed", "args"), [(">&-", ["export", "-"]), ("<&-", ["verify", "--keys", ANY_KEY, "--file", "-"])]
+)
+def test_a_trail_is_neither_written_to_nor_read_from_a_stream_that_is_closed(database, closed, args):
+    done = without_streams(closed, "audit", *args, "--database", database)
+    assert (done.returncode, "There is no std" in done.stderr) == (2, True)

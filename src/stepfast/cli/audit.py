@@ -85,7 +85,7 @@ def verify(client: Client, copies: Path | None, file: Path | None, keys: str | N
 def _lines_in(file: Path) -> Iterator[str]:
     if str(file) != STDIN:
         return lines_of(file)
-    if sys.stdin is None:
+    if sys.__stdin__ is None:
         raise Invalid("There is no stdin to read from. Name a file.")
     return lines_in(sys.stdin.buffer, "stdin")
 
@@ -151,7 +151,7 @@ def export(client: Client, run: str | None, whole: bool, file: str) -> None:
 def _written(file: str) -> Iterator[IO[str]]:
     """The place that a trail is written to; a file is closed afterwards, stdout is not."""
     if file == STDOUT:
-        if sys.stdout is None:
+        if sys.__stdout__ is None:
             raise Invalid("There is no stdout to write to. Name a FILE.")
         yield sys.stdout
         return

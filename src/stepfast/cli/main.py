@@ -14,6 +14,10 @@ def main() -> int:
         SIGNALS.install()
     else:
         take_sigterm_for_ctrl_c()
+    from stepfast.cli.streams import open_missing
+
+    # Before anything else is opened: it would take the place of a stream that is closed.
+    open_missing()
     from stepfast.cli.commands import run
 
     try:
