@@ -102,6 +102,7 @@ def recorded(error: BaseException) -> BaseException:
         ValueError("several", 1, None, 2.5, [True, {"a": []}]),
         ValueError((1, 2), [b"\xff", (b"", {"a": ()})]),
         ValueError("\ud800"),
+        ValueError("\0"),
         UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
         UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates not allowed"),
         SyntaxError("invalid syntax", ("<string>", 1, 5, "x = = 1", 1, 6)),
@@ -153,6 +154,60 @@ def test_attributes_too_many_for_a_record_go_largest_first():
     declined = Declined("no", "limit")
     vars(declined).update(rows=list(range(2_500)), more=list(range(2_400)))
     assert vars(recorded(declined)).keys() - {"__notes__"} == {"reason", "more"}
+
+
+def test_of_attributes_as_large_as_each_other_the_first_goes_first():
+    declined = Declined("no")
+    vars(declined).update(rows=list(range(2_000)), more=list(range(2_000)))
+    assert vars(recorded(declined)).keys() - {"__notes__"} == {"reason", "more"}
+
+
+def test_a_small_attribute_stays_beside_many_that_are_too_large():
+    declined = Declined("no")
+    vars(declined).update({f"rows {number}": {"all": list(range(4_000))} for number in range(100)}, order="7")
+    assert vars(recorded(declined)).keys() - {"__notes__"} == {"reason", "order"}
+
+
+def test_an_attribute_whose_name_is_no_text_costs_the_others_nothing():
+    declined = Declined("no", "limit")
+    typing.cast(dict[object, object], vars(declined))[5] = "five"
+    assert vars(recorded(declined)).keys() - {"__notes__"} == {"reason"}
+
+
+class Unusual(AttributeError):
+    name = property(lambda self: 1 / 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "known"),
+    [
+        (ImportError("no", name="shop", path="/srv/shop.py"), {"name": "shop", "path": "/srv/shop.py"}),
+        (ModuleNotFoundError("no", name="shop"), {"name": "shop", "path": None}),
+        (AttributeError("no", name="price", obj=object()), {"name": "price"}),
+        (NameError("no", name="price"), {"name": "price"}),
+        (UnboundLocalError("no", name="price"), {"name": "price"}),
+        (NameError("no"), {"name": None}),
+        (Unusual("no"), {}),
+    ],
+    ids=lambda case: type(case).__name__,
+)
+def test_what_errors_of_python_know_beside_their_arguments_comes_back(error, known):
+    revived = recorded(raised(error))
+    assert type(revived) is type(error)
+    assert {name: getattr(revived, name) for name in known} == known
+
+
+def test_two_halves_of_a_character_come_back_as_that_character():
+    error = ValueError("\ud83d\ude00", {"\ud83d\ude00": "\ud83d"})
+    vars(error)["face"] = "\ud83d\ude00"
+    revived = recorded(error)
+    assert isinstance(revived, ValueError)
+    assert revived.args == ("\U0001f600", {"\U0001f600": "\ud83d"})
+    assert vars(revived)["face"] == "\U0001f600"
+
+
+def test_keys_that_would_become_one_are_not_kept():
+    assert isinstance(recorded(ValueError({"\ud83d\ude00": 1, "\U0001f600": 2})), StepFailed)
 
 
 class Slotted(Exception):

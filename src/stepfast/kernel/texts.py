@@ -66,9 +66,12 @@ def storable(text: str) -> str:
 
 def clean(text: str) -> str:
     """The same for people, who are shown that something stood there, and not what."""
-    # Two halves of a character that stand side by side are that character.
-    joined = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
-    return _UNSTORABLE.sub("\ufffd", joined)
+    return _UNSTORABLE.sub("\ufffd", joined(text))
+
+
+def joined(text: str) -> str:
+    """The text in which two halves of a character that stand side by side are that character."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 def _escape(found: re.Match[str]) -> str:

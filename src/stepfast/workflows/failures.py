@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import itertools
 import json
 import re
 import traceback
@@ -17,7 +18,7 @@ from stepfast.kernel.decisions import CallId
 from stepfast.kernel.errors import Invalid, StepFailed, StepfastError
 from stepfast.kernel.texts import clean, guarded
 from stepfast.workflows.class_names import find_class, name_of
-from stepfast.workflows.packing import pack, shortened, unpack
+from stepfast.workflows.packing import MAX_SAID, Excerpt, pack, pack_all, shortened, unpack
 
 MAX_MESSAGE = 8_000
 MAX_TRACEBACK = 16_000
@@ -29,9 +30,15 @@ MAX_FAILURES = 64
 MARK = "__stepfast_call__"
 BESIDE = "__stepfast_calls_beside__"
 ARGS = "args"
+# What classes of Python's own know beside their arguments, in no `__dict__`.
+# The object of an AttributeError is not kept.
+FIELDS = {ImportError: ("name", "path", "name_from"), AttributeError: ("name",), NameError: ("name",)}
+# Those of Python's own that write out whatever the error was made from.
+WRITTEN_OUT = (BaseException, KeyError)
 # What is in an error's attributes and is told elsewhere, or by nobody.
 UNTOLD = frozenset(("__notes__", MARK, BESIDE))
 RECORDED = "As recorded when it was raised:\n"
+TRACEBACK = "Traceback (most recent call last):\n"
 LEFT_OUT = re.compile(r"([0-9,]*[0-9]) more errors? (?:was|were) left out\.")
 NO_MESSAGE = "(its message cannot be read)"
 
@@ -185,6 +192,7 @@ class Description:
 
     def __init__(self) -> None:
         self._left = MAX_FAILURES
+        self._vast = 0
 
     def of(self, error: BaseException | None, above: tuple[int, ...], below_mark: bool = False) -> Failure | None:
         if error is None or id(error) in above or len(above) > MAX_CAUSES or self._left == 0:
@@ -199,10 +207,13 @@ class Description:
         cause = self.of(guarded(cause_of, error), above, below_mark)
         within = guarded(inner_of, error) or ()
         inner = self._all(within, above, below_mark)
+        message = self._message(error)
+        # With a traceback Python writes out the causes and inner errors, too.
+        in_brief = message if self._vast else None
         return Failure(
             type=guarded(type_name, error) or "builtins:Exception",
-            message=NO_MESSAGE if (message := guarded(message_of, error)) is None else message,
-            traceback=guarded(traceback_of, error) or "",
+            message=message,
+            traceback=guarded(functools.partial(traceback_of, in_brief=in_brief), error) or "",
             args=args,
             state=guarded(functools.partial(state_of, args=args), error) if is_own else None,
             restorable=is_own,
@@ -212,6 +223,13 @@ class Description:
             cause=cause,
             inner=inner,
         )
+
+    def _message(self, error: BaseException) -> str:
+        # The more of them say too much, the less is looked at of each.
+        brief = guarded(functools.partial(brief_message, parts=MAX_SAID // (1 + self._vast)), error)
+        self._vast += brief is not None
+        message = guarded(message_of, error) if brief is None else brief
+        return NO_MESSAGE if message is None else message
 
     def _all(self, errors: tuple[BaseException, ...], above: tuple[int, ...], below: bool) -> tuple[Failure, ...]:
         described = (self.of(error, above, below) for error in errors)
@@ -228,13 +246,24 @@ def message_of(error: BaseException) -> str:
     return shortened(error.message if isinstance(error, BaseExceptionGroup) else str(error), MAX_MESSAGE)
 
 
-def traceback_of(error: BaseException) -> str:
+def brief_message(error: BaseException, parts: int = MAX_SAID) -> str | None:
+    """What an error says whose arguments would take Python too long to write out; None of any other."""
+    writer = next((cls for cls in WRITTEN_OUT if cls.__str__ is type(error).__str__), None)
+    excerpt = Excerpt(MAX_MESSAGE, parts)
+    args = excerpt.of(error.args) if writer else ()
+    return None if writer is None or excerpt.is_whole else shortened(str(writer(*args)), MAX_MESSAGE)
+
+
+def traceback_of(error: BaseException, in_brief: str | None = None) -> str:
     if isinstance(error, StepFailed) and error.traceback:
         return shortened(error.traceback, MAX_TRACEBACK)
     recorded = next((note for note in map(str, getattr(error, "__notes__", ())) if note.startswith(RECORDED)), None)
     if recorded and error.__traceback__ is None:
         # It came along as the cause of another, and was raised by nobody here.
         return shortened(recorded.removeprefix(RECORDED), MAX_TRACEBACK)
+    if in_brief is not None:
+        calls = "".join([TRACEBACK, *traceback.format_tb(error.__traceback__)] if error.__traceback__ else [])
+        return shortened(f"{calls}{type(error).__qualname__}: {in_brief}\n", MAX_TRACEBACK)
     return shortened("".join(traceback.format_exception(error, chain=False)), MAX_TRACEBACK)
 
 
@@ -280,8 +309,10 @@ def restorable_args(error: BaseException) -> str | None:
         return None
     # Errors of Stepfast keep their class even if they were made from more than JSON has.
     candidates = [making_args(error), [str(error)]] if issubclass(cls, StepfastError) else [making_args(error)]
-    texts = (pack(args) for args in candidates if guarded(functools.partial(remakes, args), error))
-    return next((text for text in texts if text and guarded(functools.partial(makes, text), cls)), None)
+    # Packed first: what can be packed is not too vast to be made and written out.
+    packed = ((args, text) for args in candidates if (text := pack(args)))
+    remade = (text for args, text in packed if guarded(functools.partial(remakes, args), error))
+    return next((text for text in remade if guarded(functools.partial(makes, text), cls)), None)
 
 
 def making_args(error: BaseException) -> list[Any]:
@@ -312,19 +343,26 @@ def remakes_group(error: BaseException) -> bool:
 
 def state_of(error: BaseException, args: str | None) -> str | None:
     """The error's attributes, as far as they can be kept: many classes keep more than they pass on as `args`."""
-    state = {name: value for name, value in attributes_of(error).items() if guarded(pack, value)}
+    state = attributes_of(error)
     # Of arguments that were shortened its class may make another message.
     if args and unpack(args) != (making := making_args(error)) and [*error.args] != making:
         state[ARGS] = error.args
-    while state and pack(state) is None:
-        del state[max(state, key=lambda name: len(pack(state[name]) or ""))]
-    return pack(state) if state else None
+    return pack_all(state)
 
 
 def attributes_of(error: BaseException) -> dict[str, Any]:
     own: Any = object.__getstate__(error)
     in_dict, in_slots = own if isinstance(own, tuple) else (own, {})
-    return {**{name: each for name, each in (in_dict or {}).items() if name not in UNTOLD}, **in_slots}
+    told = {name: each for name, each in (in_dict or {}).items() if name not in UNTOLD}
+    return {**told, **in_slots, **fields_of(error)}
+
+
+def fields_of(error: BaseException) -> dict[str, Any]:
+    names = itertools.chain.from_iterable(names for cls, names in FIELDS.items() if issubclass(type(error), cls))
+    members = {name: inspect.getattr_static(type(error), name, None) for name in names}
+    # Past whatever the error's class has in their place.
+    values = {name: each.__get__(error) for name, each in members.items() if isinstance(each, MemberDescriptorType)}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def trimmed(data: dict[str, Any]) -> dict[str, Any]:
