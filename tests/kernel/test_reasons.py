@@ -238,6 +238,14 @@ def test_code_that_does_not_fit_says_where():
     assert "code of checkout@3 that fits: charge#1 was called with 5, recorded is 4." in text
 
 
+def test_what_a_run_waits_for_besides_code_does_not_move_it():
+    for_code, goes_on = wait(WaitKind.CODE, "checkout@3"), "The run goes on from there when it has code that fits."
+    assert f"It sleeps until 2025-06-15 15:07:40 UTC. {goes_on}" in why(
+        view(RunState.WAITING), for_code, wait(WaitKind.TIME, due_at=LATER)
+    )
+    assert f"Its time has come: {goes_on}" in why(view(RunState.WAITING), for_code, wait(WaitKind.TIME, due_at=NOW))
+
+
 def test_a_run_that_no_code_fits_any_more_names_the_way_out():
     said = why(view(RunState.WAITING), wait(WaitKind.CODE, "checkout@3"))
     assert f"`stepfast runs rollback {RUN} --to STEP`" in said

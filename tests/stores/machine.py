@@ -301,8 +301,9 @@ class Stores(RuleBasedStateMachine):
             return decide(run, EventType.WAITING, release=Park(seen))
         opened = [WAITS[kind]._replace(wait_id=run.last_seq + 1)]
         if kind == "code":
-            # Something else may wake a run that waits for code.
-            opened = [WAITS["code"], WAITS["time"]._replace(wait_id=run.last_seq + 1, due_in_ms=1_000)]
+            # Neither its moment nor what comes wakes a run that waits for code.
+            also = WAITS[("time", "signal")[run.last_seq % 2]]
+            opened = [WAITS["code"], also._replace(wait_id=run.last_seq + 1, due_in_ms=1_000)]
         return decide(run, EventType.WAITING, records=(record("wait"),), opened=opened, release=Park(seen))
 
     def closed(self, run: HeldRun) -> Decision:

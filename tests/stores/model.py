@@ -255,8 +255,7 @@ class Model:
         task.give_back(self.now)
         if isinstance(release, Park):
             task.state, task.crashes, task.strikes = TaskState.WAITING, 0, 0
-            dues = [opened.due_at for opened in life.waits.values() if opened.due_at is not None]
-            task.due_at = min(dues, default=None)
+            task.due_at = life.alarm
             return
         self._put_off(life, release.delay_ms)
 
@@ -297,7 +296,7 @@ class Model:
             group.failed += len(states) - good
             if group.is_decided and not was_decided:
                 life.task.wakes += 1
-                life.task.wake(self.now)
+                life.wake(self.now)
 
     def deliver(self, delivery: Delivery) -> Delivered:
         life = self.lives.get(delivery.run_id)
@@ -325,7 +324,7 @@ class Model:
             life.tell(EventType.SIGNALLED, task.token)
             life.last_signal = task.wakes
         if any((w.wait.kind, w.wait.name) == (delivery.kind, delivery.name) for w in life.waits.values()):
-            task.wake(self.now)
+            life.wake(self.now)
 
     def beat(self, worker_id: WorkerId) -> Beat:
         alive = self.is_alive(worker_id)

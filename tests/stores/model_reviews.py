@@ -119,8 +119,7 @@ def _write_review(asked: Asked, life: Life, request: Request, change: ReviewChan
         asked.state, asked.verdict, asked.actor = change.state, change.verdict, actor
     if change.answer is not None:
         put(life, Mail("review", str(change.review_id.wait_id), now, True))
-        if life.task is not None:
-            life.task.wake(now)
+        life.wake(now)
 
 
 def put(life: Life, mail: Mail) -> None:
@@ -133,8 +132,7 @@ def put(life: Life, mail: Mail) -> None:
 def _move(life: Life, wait_id: int, due_at: int | None) -> None:
     life.waits[wait_id] = replace(life.waits[wait_id], due_at=due_at)
     if life.task is not None and life.task.state is TaskState.WAITING:
-        dues = [opened.due_at for opened in life.waits.values() if opened.due_at is not None]
-        life.task.due_at = min(dues, default=None)
+        life.task.due_at = life.alarm
 
 
 def review_rows(reviews: Reviews) -> list[Row]:

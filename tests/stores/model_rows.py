@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from stepfast.kernel.decisions import CallId, NewRun, Record, Wait
 from stepfast.kernel.events import EventType
 from stepfast.kernel.ids import WorkerId
-from stepfast.kernel.states import PENDING_WAITS, RunState, StepState, TaskState
+from stepfast.kernel.states import PENDING_WAITS, RunState, StepState, TaskState, WaitKind
 
 
 @dataclass
@@ -150,6 +150,20 @@ class Life:
         if self.task.state is TaskState.READY:
             return RunState.RUNNING if self.task.claims else RunState.PENDING
         return RunState.PENDING if {w.wait.kind for w in self.waits.values()} <= PENDING_WAITS else RunState.WAITING
+
+    @property
+    def lacks_code(self) -> bool:
+        return any(opened.wait.kind is WaitKind.CODE for opened in self.waits.values())
+
+    @property
+    def alarm(self) -> int | None:
+        """When a run that waits is taken up, if nothing else wakes it."""
+        dues = [opened.due_at for opened in self.waits.values() if opened.due_at is not None]
+        return None if self.lacks_code else min(dues, default=None)
+
+    def wake(self, now: int) -> None:
+        if self.task is not None and not self.lacks_code:
+            self.task.wake(now)
 
     @property
     def was_brought_on(self) -> bool:

@@ -103,7 +103,7 @@ class Rebuilding:
             return frozenset(found)
         if self._waits.has(WaitKind.OUTSIDE):
             found |= {RunState.RUNNING} if self._hold else {RunState.RUNNING, RunState.WAITING}
-        if self._task is TaskState.WAITING and not self._hold:
+        if self._task is TaskState.WAITING and not self._hold and not self._waits.has(WaitKind.CODE):
             if self._waits.has_due(now) or self._waits.has(WaitKind.CHILDREN):
                 found.add(RunState.RUNNING)
             if self._is_put_off and self._waits.is_of_run:
@@ -206,7 +206,7 @@ class Rebuilding:
     def step_ended(self, event: EventView, told: dict[str, Any]) -> None:
         if told.get("by_hand") is True:
             self._supersede(told)
-            self._wake()
+            self._task = TaskState.READY if self._task is TaskState.WAITING and not self._hold else self._task
         self._steps.recorded(event, STEP_ENDS[EventType(event.type)])
         if event.step is not None:
             self._waits.step_ended(event, event.step, told)
@@ -244,7 +244,7 @@ class Rebuilding:
         self._steps.cut_short(StepState.PENDING)
 
     def _wake(self) -> None:
-        if self._task is TaskState.WAITING and not self._hold:
+        if self._task is TaskState.WAITING and not self._hold and not self._waits.has(WaitKind.CODE):
             self._task = TaskState.READY
 
     def _begin(self, generation: int, told: dict[str, Any]) -> None:

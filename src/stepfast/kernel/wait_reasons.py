@@ -22,6 +22,7 @@ from stepfast.kernel.troubles import trouble_of
 
 # Of children that stand still for different reasons, so many are told of.
 TOLD_CHILDREN = 5
+CODE_MOVES = "The run goes on from there when it has code that fits."
 
 
 def waits(seen: Seen) -> Iterator[Reason]:
@@ -52,6 +53,11 @@ def is_hand_back(wait: OpenWait) -> bool:
 def waits_for_people(look: Look | None) -> bool:
     """Whether a run waits for an answer, so that one must ask who is to give it."""
     return look is not None and any(wait.kind is WaitKind.REVIEW for wait in look.waits)
+
+
+def _lacks_code(seen: Seen) -> bool:
+    """Whether nothing else that it waits for moves the run before there is code that fits."""
+    return any(wait.kind is WaitKind.CODE for wait in _open_waits(seen))
 
 
 def _open_waits(seen: Seen) -> Sequence[OpenWait]:
@@ -100,9 +106,11 @@ def _ready(wait: OpenWait, seen: Seen) -> Reason:
 
 
 def _when_held(seen: Seen) -> str | None:
-    """When a run goes on that a person holds, or that is tried again later; None: it is neither."""
+    """When a run goes on that is held by a person, lacks code, or is tried again later; None: it is none of these."""
     if seen.run.state is RunState.PAUSED:
         return "The run goes on from there when it is resumed."
+    if _lacks_code(seen):
+        return CODE_MOVES
     return "The run goes on from there when it is tried again." if is_put_off(seen) else None
 
 
@@ -120,7 +128,7 @@ def _wait(wait: OpenWait, seen: Seen) -> Reason:
         case WaitKind.BACKOFF:
             text, mover = _backoff(wait, seen)
         case WaitKind.TIME:
-            text, mover = f"It sleeps{until}.", "Time moves it."
+            text, mover = f"It sleeps{until}.", CODE_MOVES if _lacks_code(seen) else "Time moves it."
         case WaitKind.SIGNAL:
             text = f"It waits for signal {wait.name!r}{until}."
             # Without a value it would send null, which ends a run that wants a text.

@@ -16,6 +16,7 @@ from stepfast.conformance.store.definitions import DefinitionsSuite
 from stepfast.conformance.store.delivering import DeliveringSuite
 from stepfast.conformance.store.ending import EndingSuite
 from stepfast.conformance.store.exceptions import ExceptionsSuite
+from stepfast.conformance.store.lacking_code import LackingCodeSuite
 from stepfast.conformance.store.letters import LettersSuite
 from stepfast.conformance.store.lineage import LineageSuite
 from stepfast.conformance.store.lives import LivesSuite
@@ -48,6 +49,7 @@ class StoreConformance(
     SavingSuite,
     SendingAgainSuite,
     ParkingSuite,
+    LackingCodeSuite,
     ChildrenSuite,
     DeliveringSuite,
     EndingSuite,

@@ -123,14 +123,6 @@ class ParkingSuite(StoreSuite):
         await harness.signal(run.run_id)
         assert await harness.save(park(run, wait()), step(run)) == [Saving.WOKEN, Saving.LOST]
 
-    async def test_a_run_can_wait_for_code_again_after_something_else_woke_it(self, harness: Harness) -> None:
-        run = await harness.held()
-        for_code = wait(-1, WaitKind.CODE, name="order@1")
-        await harness.save(park(run, for_code, wait(1, WaitKind.TIME, due_in_ms=1_000)))
-        await harness.advance(1_000)
-        (run,) = await harness.claim()
-        assert await harness.save(park(run, for_code)) == [Saving.SAVED]
-
     async def test_an_ended_run_leaves_nothing_to_wait_for_and_nothing_to_take(self, harness: Harness) -> None:
         run = await harness.held()
         await harness.save(decide(run, opened=(wait(1),)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from stepfast.conformance.store.acts import park, wait
 from stepfast.conformance.store.harness import Harness
 from stepfast.conformance.store.suite import StoreSuite, on_fresh_stores
-from stepfast.kernel.states import RunState, WaitKind
 
 
 async def crashed(harness: Harness, count: int, times: int = 1) -> None:
@@ -67,12 +66,3 @@ class SuspectsSuite(StoreSuite):
         assert (await harness.view(run.run_id)).crashes == 0
         await harness.signal(run.run_id)
         assert [held.run_id for held in await harness.claim()] == [run.run_id]
-
-    async def test_a_run_that_waits_for_code_is_woken_by_a_worker_that_has_it(self, harness: Harness) -> None:
-        run = await harness.parked(wait(-1, WaitKind.CODE, name="order@1"))
-        assert await harness.state(run.run_id) is RunState.WAITING
-        await harness.enrol("other", codes=("other@1",))
-        assert await harness.state(run.run_id) is RunState.WAITING
-        await harness.enrol("w2")
-        assert [again.run_id for again in await harness.claim(worker="w2")] == [run.run_id]
-        assert (await harness.look(run.run_id)).waits == []

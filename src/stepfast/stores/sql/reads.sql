@@ -354,10 +354,13 @@ select t.run_id, t.tenant, w.kind || ' ' || w.name || ', due at ' || cast(w.due_
  limit :limit;
 
 -- name: find_wait_forgotten
--- A run whose wait is long over, and which has no moment at which anybody would take it up.
+-- A run whose wait is long over, and which has no moment at which anybody would take it up; to one that waits for code
+-- such a moment would be of no use.
 select d.run_id, d.tenant, 'waits beyond ' || cast(d.due_at as text) || ', when a wait of it was over'
   from (select t.run_id, t.tenant,
-               (select min(w.due_at) from stepfast.wait w where w.run_id = t.run_id) as due_at
+               (select case when count(*) filter (where w.kind = 'code') = 0 then min(w.due_at) end
+                  from stepfast.wait w
+                 where w.run_id = t.run_id) as due_at
           from stepfast.task t
          where t.run_id > :tasks_after
            and t.state = 'waiting'

@@ -52,9 +52,11 @@ update stepfast.wait
    and wait_id = :wait_id;
 
 -- name: move_task
--- A run that waits is woken by the first of its waits that falls due.
+-- A run that waits is woken by the first of its waits that falls due, one that waits for code by none of them.
 update stepfast.task
-   set due_at = (select min(w.due_at) from stepfast.wait w where w.run_id = :run_id)
+   set due_at = (select case when count(*) filter (where w.kind = 'code') = 0 then min(w.due_at) end
+                   from stepfast.wait w
+                  where w.run_id = :run_id)
  where run_id = :run_id
    and state = 'waiting';
 
@@ -95,12 +97,18 @@ select t.run_id, t.wakes + 1, t.tenant, cast(:kind as text), cast(:name as text)
  where t.run_id = :run_id;
 
 -- name: raise_wakes
--- Whoever holds the run sees that something came; with `wake`, a run that waits for it joins the line.
+-- Whoever holds the run sees that something came; with `wake`, a run that waits for it, and not for code, joins the line.
 update stepfast.task
    set wakes = wakes + 1,
-       state = case when :wake and state = 'waiting' and not task.hold then 'ready' else state end,
-       due_at = case when :wake and state = 'waiting' and not task.hold then null else due_at end,
-       since_at = case when :wake and state = 'waiting' and not task.hold then :now else since_at end
+       state = case when m.goes_on then 'ready' else state end,
+       due_at = case when m.goes_on then null else due_at end,
+       since_at = case when m.goes_on then :now else since_at end
+  from (select :wake
+               and t.state = 'waiting'
+               and not t.hold
+               and not exists (select 1 from stepfast.wait w where w.run_id = t.run_id and w.kind = 'code') as goes_on
+          from stepfast.task t
+         where t.run_id = :run_id) m
  where run_id = :run_id;
 
 -- name: locked_call

@@ -2,7 +2,7 @@
 -- `x_of[i]` is the number of the decision that row `i` belongs to.
 
 -- Counts ended children toward the groups of their parents, whose tasks the caller has locked, and wakes the parents
--- of groups that are decided by it: met, or no longer possible.
+-- of groups that are decided by it: met, or no longer possible. One that waits for code only learns of it by `wakes`.
 create function stepfast.join_ends(j_parent uuid[], j_wait integer[], j_state text[], moment bigint) returns void
 language plpgsql volatile
 set enable_seqscan = off
@@ -12,6 +12,7 @@ as $$
 declare
     ended record;
     decided boolean;
+    goes_on boolean;
 begin
     for ended in
         select j_parent[i] as parent_id,
@@ -31,11 +32,14 @@ begin
                        or w.got + w.failed - ended.got - ended.failed >= w.total)
              into decided;
         if decided then
+            goes_on := not exists (
+                select from stepfast.wait w where w.run_id = ended.parent_id and w.kind = 'code'
+            );
             update stepfast.task t
                set wakes = t.wakes + 1,
-                   state = case when t.state = 'waiting' and not t.hold then 'ready' else t.state end,
-                   due_at = case when t.state = 'waiting' and not t.hold then null else t.due_at end,
-                   since_at = case when t.state = 'waiting' and not t.hold then moment else t.since_at end
+                   state = case when goes_on and t.state = 'waiting' and not t.hold then 'ready' else t.state end,
+                   due_at = case when goes_on and t.state = 'waiting' and not t.hold then null else t.due_at end,
+                   since_at = case when goes_on and t.state = 'waiting' and not t.hold then moment else t.since_at end
              where t.run_id = ended.parent_id;
         end if;
     end loop;
@@ -435,13 +439,17 @@ begin
               from generate_series(1, cardinality(p_of)) i
              where answers[p_of[i]] = 1 and p_wakes[i] is not null
         );
-        -- Its worker outlived the run, so it is no suspect any more.
+        -- Its worker outlived the run, so it is no suspect any more. One that waits for code has use for no other end.
         update stepfast.task t
            set state = 'waiting',
                worker_id = null,
                crashes = 0,
                strikes = 0,
-               due_at = (select min(w.due_at) from stepfast.wait w where w.run_id = t.run_id),
+               due_at = (
+                   select case when count(*) filter (where w.kind = 'code') = 0 then min(w.due_at) end
+                     from stepfast.wait w
+                    where w.run_id = t.run_id
+               ),
                since_at = moment
          where t.run_id = any (chosen);
         for i in 1 .. cardinality(p_of) loop

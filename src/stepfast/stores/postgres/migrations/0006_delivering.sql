@@ -3,8 +3,9 @@
 -- The key that it was sent with, which its event names as its cause, whoever writes that.
 alter table stepfast.inbox add column cause text collate "C";
 
--- Stores a message for a run whatever its state, and makes a run that waits for just that ready. The answer is the
--- state before, null for a run that this tenant does not have; to a key that was used before, the state of that time.
+-- Stores a message for a run whatever its state, and makes a run that waits for just that ready, unless it waits for code,
+-- too. The answer is the state before, null for a run that this tenant does not have; to a key that was used before, the
+-- state of that time.
 create function stepfast.deliver(
     d_run uuid,
     d_tenant text,
@@ -87,6 +88,8 @@ begin
     end if;
     awaited := mine.state = 'waiting' and not mine.hold and exists (
         select from stepfast.wait w where w.run_id = d_run and w.kind = d_kind and w.name = d_name
+    ) and not exists (
+        select from stepfast.wait w where w.run_id = d_run and w.kind = 'code'
     );
     update stepfast.task t
        set wakes = t.wakes + 1,

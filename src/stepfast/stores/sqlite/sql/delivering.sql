@@ -10,8 +10,9 @@ insert into inbox (run_id, n, tenant, kind, name, value, actor, at, told, reason
 values (:run_id, :n, :tenant, :kind, :name, :value, :actor, :now, :told, :reason, :key);
 
 -- name: is_awaited
--- Whether the run waits for just that.
-select exists (select 1 from wait where run_id = :run_id and kind = :kind and name = :name);
+-- Whether the run waits for just that, and has code that could take it.
+select exists (select 1 from wait where run_id = :run_id and kind = :kind and name = :name)
+   and not exists (select 1 from wait where run_id = :run_id and kind = 'code');
 
 -- name: raise_wakes
 -- Whoever holds the run sees that something came; a run that waits for it joins the line.

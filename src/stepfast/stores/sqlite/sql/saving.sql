@@ -58,10 +58,13 @@ delete from wait
  where run_id in (select value from json_each(?));
 
 -- name: park
--- The run waits, at the latest until the first of its waits falls due; its worker outlived it, so it is no suspect.
+-- The run waits, at the latest until the first of its waits falls due; one that waits for code has use for no other end.
+-- Its worker outlived it, so it is no suspect.
 update task
    set state = 'waiting', worker_id = null, since_at = ?, crashes = 0, strikes = 0,
-       due_at = (select min(w.due_at) from wait w where w.run_id = task.run_id)
+       due_at = (select case when count(*) filter (where w.kind = 'code') = 0 then min(w.due_at) end
+                   from wait w
+                  where w.run_id = task.run_id)
  where run_id = ?;
 
 -- name: hand_back
@@ -120,12 +123,17 @@ returning (got >= need or failed > spare or got + failed >= total)
       and not (got - :got >= need or failed - :failed > spare or got + failed - :got - :failed >= total);
 
 -- name: wake
--- Something has come: a run that waits and is not held becomes ready, any other learns of it by `wakes`.
+-- Something has come: a run that waits, is not held and has its code becomes ready, any other learns of it by `wakes`.
 update task
    set wakes = wakes + 1,
-       state = case when state = 'waiting' and hold = 0 then 'ready' else state end,
-       due_at = case when state = 'waiting' and hold = 0 then null else due_at end,
-       since_at = case when state = 'waiting' and hold = 0 then :now else since_at end
+       state = case when m.goes_on then 'ready' else state end,
+       due_at = case when m.goes_on then null else due_at end,
+       since_at = case when m.goes_on then :now else since_at end
+  from (select t.state = 'waiting'
+               and t.hold = 0
+               and not exists (select 1 from wait w where w.run_id = t.run_id and w.kind = 'code') as goes_on
+          from task t
+         where t.run_id = :run_id) m
  where run_id = :run_id;
 
 -- name: supersede_all
