@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -10,6 +11,7 @@ from contextvars import copy_context
 import pytest
 
 from stepfast import WrongCall, step, workflow
+from stepfast.workflows.made_threads import let_go_of_this_thread, watch_this_thread
 from tests.support.apps import Bodies, app_on
 
 bodies = Bodies()
@@ -175,3 +177,25 @@ async def test_tasks_are_taken_by_as_completed_as_they_end(database):
 
     async with app_on(database, [flow]) as app:
         assert await (await app.start(flow)) == list(range(5))
+
+
+@pytest.fixture
+def quick_turns():
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def make_threads_again_and_again(_: int) -> None:
+    for _ in range(500):
+        watch_this_thread()
+        made = [threading.Thread(target=int) for _ in range(8)]
+        let_go_of_this_thread()
+        assert made
+
+
+def test_threads_that_one_workflow_makes_do_not_trouble_the_end_of_another(quick_turns):
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(make_threads_again_and_again, range(8)))
