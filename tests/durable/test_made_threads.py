@@ -154,6 +154,60 @@ async def test_a_pool_that_a_def_workflow_has_used_is_everybodys_when_it_has_end
         assert pool.submit(thread_step, 6).result() == 6
 
 
+def everything_by(pool: ThreadPoolExecutor) -> list[int]:
+    return list(pool.map(thread_step, range(4)))
+
+
+@pytest.mark.parametrize("of_one_run", [True, False])
+async def test_what_step_bodies_give_to_a_pool_is_let_alone_also_when_a_def_workflow_uses_it(database, of_one_run):
+    used, go_on = threading.Event(), threading.Event()
+    with ThreadPoolExecutor(2) as pool:
+
+        @step
+        def by_that_pool() -> int:
+            return sum(everything_by(pool))
+
+        @workflow
+        def computing() -> int:
+            found: int = sum(pool.map(abs, range(4)))
+            if of_one_run:
+                return found + by_that_pool()
+            used.set()
+            go_on.wait()
+            return found
+
+        @workflow
+        async def other() -> int:
+            return await by_that_pool.aio()
+
+        async with app_on(database, [computing, other]) as app:
+            run = await app.start(computing)
+            if not of_one_run:
+                await asyncio.to_thread(used.wait)
+                assert await (await app.start(other)) == 6
+                go_on.set()
+            assert await run == (12 if of_one_run else 6)
+
+
+class OwnPool(ThreadPoolExecutor):
+    """Somebody's own kind of pool."""
+
+
+@pytest.mark.parametrize("kind", [ThreadPoolExecutor, OwnPool])
+async def test_all_that_a_def_workflow_gives_to_a_pool_is_refused(database, kind):
+    @workflow
+    def flow() -> list[str]:
+        with kind(1) as pool:
+            assert pool.submit(len, "abc").result() == 3
+            given = [pool.submit(thread_step, number) for number in range(4)]
+            given.append(pool.submit(lambda: pool.submit(thread_step, 4)).result())
+            return [type(each.exception()).__name__ for each in given]
+
+    async with app_on(database, [flow]) as app:
+        assert await (await app.start(flow)) == ["WrongCall"] * 5
+    assert not bodies
+
+
 async def test_coroutines_that_as_completed_would_take_in_any_order_are_refused(database):
     @workflow
     async def flow() -> str:
