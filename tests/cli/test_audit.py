@@ -57,7 +57,7 @@ async def test_a_place_that_cannot_be_written_to_is_an_error_with_a_code(office,
 
 
 def test_a_trail_is_not_written_where_there_is_no_stdout(monkeypatch):
-    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "__stdout__", None)
     with pytest.raises(Invalid, match="no stdout"), audit._written(audit.STDOUT):
         raise AssertionError("there is nothing to write to")
 
