@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeVar, TypeVarTuple, cast
 
 from stepfast.kernel.errors import WrongCall
 from stepfast.workflows.branches import Branch
+from stepfast.workflows.placed_futures import PlacedFuture, place_gathering
 from stepfast.workflows.unawaited import close_refused, comes_from_as_completed
 
 T = TypeVar("T")
@@ -143,6 +144,7 @@ class RunLoop(asyncio.AbstractEventLoop):
         self._main: Branch | None = None
         self._generators: Branch | None = None
         self._last_place = 0
+        self._last_future = 0
 
     def start(
         self, code: Coroutine[Any, Any, T], branch: Branch, ended: Callable[[asyncio.Future[T]], None] | None = None
@@ -265,7 +267,12 @@ class RunLoop(asyncio.AbstractEventLoop):
         return self._outer.call_soon_threadsafe(lambda: self.call_soon(callback, *args, context=context))
 
     def create_future(self) -> asyncio.Future[Any]:
-        return asyncio.Future(loop=self)
+        return PlacedFuture(loop=self)
+
+    def next_future(self) -> int:
+        """The place of one more future among those that the code puts into sets."""
+        self._last_future += 1
+        return self._last_future
 
     def create_answer(self) -> CallAnswer:
         """A future for the answer to a durable call."""
@@ -317,6 +324,8 @@ class RunLoop(asyncio.AbstractEventLoop):
         return False
 
     def get_debug(self) -> bool:
+        # Each future asks that while it is made: of those that others make, the loop hears by nothing else.
+        place_gathering(sys._getframe(1))
         return False
 
     def get_task_factory(self) -> None:

@@ -52,6 +52,8 @@ INSTEAD: Mapping[str, str] = {
     "asyncio.wait_for": _DURABLE_TIMEOUT,
     "asyncio.to_thread": _DO_IN_A_STEP,
     "asyncio.run": _DO_IN_A_STEP,
+    # It may stand in a set, which has another order each time.
+    "asyncio.Future": "use asyncio.get_running_loop().create_future()",
     "threading.Thread": _SIDE_BY_SIDE,
     "concurrent.futures.thread.ThreadPoolExecutor": _SIDE_BY_SIDE,
     "builtins.open": _DO_IN_A_STEP,
