@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from stepfast.kernel.commands import Changed
@@ -61,15 +61,18 @@ class Model:
             self.workers[told.worker_id] = Member(frozenset(told.codes), told.lease_ms, self.now)
         elif known.dead_at is None:
             known.codes, known.lease_ms, known.seen_at = frozenset(told.codes), told.lease_ms, self.now
+        self._wake_for_code(told.codes)
+        return Instant(self.now)
+
+    def _wake_for_code(self, known: Collection[str]) -> None:
         for task in self.tasks():
             waits = self.lives[task.run.run_id].waits
             codes = [number for number, opened in waits.items() if opened.wait.kind is WaitKind.CODE]
-            if codes and task.state is TaskState.WAITING and task.code in told.codes:
+            if codes and task.state is TaskState.WAITING and task.code in known:
                 for number in codes:
                     del waits[number]
                 self.lives[task.run.run_id].tell(EventType.EXCEPTION_RESOLVED, task.token)
                 task.make_ready(self.now)
-        return Instant(self.now)
 
     def start(self, runs: Sequence[NewRun], holder: WorkerId | None) -> list[Started]:
         self._check_keys(runs)
@@ -336,6 +339,8 @@ class Model:
     def retire(self, worker_id: WorkerId) -> list[RunId]:
         if self.is_alive(worker_id):
             self.workers[worker_id].dead_at = self.now
+            stay = {code for other in self.workers.values() if other.dead_at is None for code in other.codes}
+            self._wake_for_code(self.workers[worker_id].codes & stay)
         run_ids = [task.run.run_id for task in self.held(worker_id)]
         self.give_back(worker_id, run_ids)
         return run_ids

@@ -9,7 +9,7 @@ import pytest
 
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.states import TaskState, WaitKind
-from stepfast.stores.sqlite import delivering, groups, saving
+from stepfast.stores.sqlite import delivering, groups, saving, workers
 from tests.stores.harness import Harness, end, park, wait
 from tests.support.guards import rewrite, url_of
 
@@ -69,3 +69,22 @@ async def test_the_broken_twin_brings_it_back(harness, monkeypatch, what):
     await rewrite(url_of(harness), guard.function, (SEEN, UNSEEN))
     state, _ = await harness.standing(await guard.come(harness))
     assert state is not TaskState.WAITING
+
+
+async def left_by_one_of_two_workers(harness: Harness) -> TaskState:
+    """What becomes of a run that met the code of one worker, when that leaves and another stays that has it too."""
+    await harness.enrol("w2")
+    run = await harness.parked(FOR_CODE)
+    await harness.store.retire(run.worker_id)
+    state, _ = await harness.standing(run.run_id)
+    return TaskState(state)
+
+
+async def test_the_worker_that_stays_gets_what_did_not_fit_the_one_that_leaves(harness):
+    assert await left_by_one_of_two_workers(harness) is TaskState.READY
+
+
+async def test_the_broken_twin_that_leaves_without_a_word_leaves_it_waiting(harness, monkeypatch):
+    monkeypatch.setitem(workers.SQL, "codes_that_stay", "select '[]' where ? is not null")
+    await rewrite(url_of(harness), "retire", ("if found then", "if false then"))
+    assert await left_by_one_of_two_workers(harness) is TaskState.WAITING

@@ -30,7 +30,7 @@ def enrol(connection: apsw.Connection, worker: Enrolment) -> Instant:
 
 
 def _wake_those_that_wait_for_code(connection: apsw.Connection, codes: str, now: Instant) -> None:
-    """Runs whose records did not fit the code they met: the worker that comes now may have what they need."""
+    """Runs whose records did not fit the code they met: whoever comes, or stays, may have what they need."""
     waiting = fetch(connection, SQL["waiting_for_code"], (codes,))
     write_events(connection, [_taken_up(connection, row, now) for row in waiting])
     connection.executemany(SQL["end_code_wait"], [(run_id,) for run_id, *_ in waiting])
@@ -63,7 +63,10 @@ def _holdings(listed: str) -> list[Holding]:
 def retire(connection: apsw.Connection, worker_id: WorkerId) -> list[RunId]:
     """Mark a worker dead and give all it holds back to the line; no crash is counted."""
     now = moment(connection)
-    connection.execute(SQL["mark_dead"], {"now": now, "worker_id": worker_id})
+    if fetch(connection, SQL["mark_dead"], {"now": now, "worker_id": worker_id}):
+        # They may have met the code of this worker, and fit that of those who stay: in a deploy the old ones leave when
+        # the new ones have announced themselves.
+        _wake_those_that_wait_for_code(connection, one(connection, SQL["codes_that_stay"], (worker_id,)), now)
     held = fetch(connection, SQL["retired"], (worker_id,))
     _hand_back(connection, held, {"reason": "its worker left", "worker": worker_id}, now)
     return [RunId(run_id) for run_id, *_ in held]

@@ -1,5 +1,40 @@
 -- Workers: announcing, heartbeats, leaving, and what becomes of the runs of those that died.
 
+-- Runs whose records did not fit the code that they met, and whose code is among these, become ready.
+create function stepfast.wake_for_code(k_codes text[], moment bigint) returns void
+language plpgsql volatile
+set enable_seqscan = off
+set plan_cache_mode = force_custom_plan
+set jit = off
+as $$
+declare
+    waiting uuid[];
+begin
+    waiting := array(select w.run_id from stepfast.wait w where w.kind = 'code');
+    if cardinality(waiting) = 0 or cardinality(k_codes) = 0 then
+        return;
+    end if;
+    waiting := array(
+        select t.run_id
+          from stepfast.task t
+         where t.run_id = any (waiting)
+           and t.state = 'waiting'
+           and t.code = any (k_codes)
+         order by t.run_id
+           for no key update
+    );
+    insert into stepfast.event (run_id, seq, tenant, generation, type, at, token, data)
+    select t.run_id, 1 + (select max(e.seq) from stepfast.event e where e.run_id = t.run_id), t.tenant, t.generation,
+           'exception_resolved', moment, t.token,
+           format('{"cause": "blocked:%s", "kind": "blocked", "resolution": "taken up"}', t.generation)
+      from stepfast.task t
+     where t.run_id = any (waiting)
+     order by t.run_id;
+    delete from stepfast.wait w where w.run_id = any (waiting) and w.kind = 'code';
+    update stepfast.task t set state = 'ready', due_at = null, since_at = moment where t.run_id = any (waiting);
+end
+$$;
+
 -- Announces a worker, or hears again what it is; one that was buried stays dead, as its runs may not be back yet. Runs
 -- whose records did not fit the code that they met become ready: the worker that comes now may have what they need.
 create function stepfast.enrol(
@@ -14,7 +49,6 @@ set lock_timeout = '5s'
 as $$
 declare
     moment bigint := stepfast.now_ms();
-    waiting uuid[];
 begin
     insert into stepfast.worker (worker_id, label, host, pid, queues, codes, lacks, lease_ms, started_at, seen_at)
     values (k_worker, k_label, k_host, k_pid, k_queues, k_codes, k_lacks, k_lease, moment, moment)
@@ -32,27 +66,7 @@ begin
                 limit 1000
                   for update skip locked
            );
-    waiting := array(select w.run_id from stepfast.wait w where w.kind = 'code');
-    if cardinality(waiting) > 0 then
-        waiting := array(
-            select t.run_id
-              from stepfast.task t
-             where t.run_id = any (waiting)
-               and t.state = 'waiting'
-               and t.code in (select c from json_array_elements_text(k_codes::json) c)
-             order by t.run_id
-               for no key update
-        );
-        insert into stepfast.event (run_id, seq, tenant, generation, type, at, token, data)
-        select t.run_id, 1 + (select max(e.seq) from stepfast.event e where e.run_id = t.run_id), t.tenant, t.generation,
-               'exception_resolved', moment, t.token,
-               format('{"cause": "blocked:%s", "kind": "blocked", "resolution": "taken up"}', t.generation)
-          from stepfast.task t
-         where t.run_id = any (waiting)
-         order by t.run_id;
-        delete from stepfast.wait w where w.run_id = any (waiting) and w.kind = 'code';
-        update stepfast.task t set state = 'ready', due_at = null, since_at = moment where t.run_id = any (waiting);
-    end if;
+    perform stepfast.wake_for_code(array(select json_array_elements_text(k_codes::json)), moment);
     return moment;
 end
 $$;
@@ -121,11 +135,14 @@ begin
 end
 $$;
 
--- A worker leaves: nothing waits for its lease.
+-- A worker leaves: nothing waits for its lease. Runs that wait for code may have met that of this worker, and fit that of
+-- those who stay: in a deploy the old ones leave when the new ones have announced themselves.
 create function stepfast.retire(k_worker uuid) returns text[]
 language plpgsql volatile
 set lock_timeout = '5s'
 as $$
+declare
+    moment bigint := stepfast.now_ms();
 begin
     -- Claims and births for this worker that are still under way come to their end first. One that is stuck is left to
     -- upkeep: all else goes back now.
@@ -134,7 +151,21 @@ begin
     exception when lock_not_available then
         null;
     end;
-    update stepfast.worker w set dead_at = stepfast.now_ms() where w.worker_id = k_worker and w.dead_at is null;
+    update stepfast.worker w set dead_at = moment where w.worker_id = k_worker and w.dead_at is null;
+    if found then
+        perform stepfast.wake_for_code(
+            array(
+                select c
+                  from stepfast.worker w, json_array_elements_text(w.codes::json) c
+                 where w.worker_id = k_worker
+                intersect
+                select c
+                  from stepfast.worker w, json_array_elements_text(w.codes::json) c
+                 where w.dead_at is null
+            ),
+            moment
+        );
+    end if;
     return stepfast.give_back(k_worker, null, 'its worker left');
 end
 $$;

@@ -82,7 +82,15 @@ select json_array(
 update worker
    set dead_at = :now
  where worker_id = :worker_id
-   and dead_at is null;
+   and dead_at is null
+returning worker_id;
+
+-- name: codes_that_stay
+-- What a worker can execute and others who are alive can, too.
+select json_group_array(c.value)
+  from worker w, json_each(w.codes) c
+ where w.worker_id = ?
+   and c.value in (select o.value from worker l, json_each(l.codes) o where l.dead_at is null);
 
 -- name: bury
 -- Workers whose lease ran out are dead for good.
