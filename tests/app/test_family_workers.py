@@ -87,6 +87,17 @@ async def test_a_run_that_may_have_killed_its_worker_is_taken_too(client):
         assert await run.result(timeout="30s") == "hello"
 
 
+async def test_a_worker_for_one_run_leaves_the_turns_of_tenants_as_they_are(client):
+    waiting = [await client.start(say, tenant, tenant=tenant) for tenant in ("a", "b")]
+    await client.serverless().process_available(max_runs=1)
+    await client.start(say, "a", tenant="a")
+    asked_for = await client.start(say, "z", tenant="z")
+    async with client.worker(poll="50ms", only=asked_for.id):
+        assert await asked_for.result(timeout="30s") == "z"
+    await client.serverless().process_available(max_runs=1)
+    assert [(await run.info()).state for run in waiting] == [RunState.COMPLETED] * 2
+
+
 def test_a_worker_for_something_that_is_no_run_is_refused(database):
     with pytest.raises(NotFound, match="'nobody'"):
         app_on(database, WORKFLOWS, worker=False).worker(only="nobody")

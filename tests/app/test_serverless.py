@@ -49,6 +49,16 @@ async def client(database):
         yield client
 
 
+async def test_a_busy_tenant_does_not_keep_others_waiting_behind_calls_for_few_runs(client):
+    host = client.serverless()
+    patient_ones = [await client.start(say, "later", tenant=tenant) for tenant in ("b", "c")]
+    for _ in range(3):
+        for _ in range(2):
+            await client.start(say, "again", tenant="a")
+        await host.process_available(max_runs=2)
+    assert [(await run.info()).state for run in patient_ones] == [RunState.COMPLETED] * 2
+
+
 @pytest.mark.parametrize(
     ("started", "args", "answer"),
     [

@@ -232,6 +232,18 @@ async def test_a_full_queue_leaves_others_their_share_of_the_runs_that_a_worker_
         assert worker.stats().runs_processed == 4
 
 
+async def test_workers_of_one_run_that_follow_each_other_serve_all_tenants(client):
+    async with client:
+        for tenant in ("a", "b", "c"):
+            for _ in range(3):
+                await client.start(say, tenant, tenant=tenant)
+        for _ in range(3):
+            async with client.worker(max_runs=1) as worker:
+                await asyncio.wait_for(worker.spent.wait(), 30)
+        ended = [view.tenant for view in await client.runs(state=RunState.COMPLETED)]
+        assert sorted(ended) == ["a", "b", "c"]
+
+
 async def test_a_worker_that_was_never_started_can_be_stopped(client):
     await client.worker().stop()
 

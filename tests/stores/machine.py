@@ -20,7 +20,7 @@ from stepfast.kernel.decisions import Continue, DeadLetter, Decision, HandBack, 
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.events import Event, EventType
-from stepfast.kernel.exchange import Claim, Delivery, Enrolment, QueueRoom, Saving, Upkeep
+from stepfast.kernel.exchange import Claim, Delivery, Enrolment, QueueRoom, Saving, Turns, Upkeep
 from stepfast.kernel.ids import RunId, WorkerId, new_id
 from stepfast.kernel.reviews import Assign, Comment, Decide, Expire, Owner, ReviewCommand, Verdict
 from stepfast.kernel.rules import COMMAND_KINDS
@@ -40,6 +40,7 @@ BOTH_CODES = ["order@1", "mail@2"]
 workers = st.sampled_from([*WORKERS, *WORKERS[:2], *WORKERS[:2]])
 tenants = st.sampled_from(["acme", "beta", "zeta"])
 queues = st.sampled_from(["default", "mail"])
+crews = st.sampled_from(["red", "blue", "gold"])
 codes = st.sampled_from(BOTH_CODES)
 code_lists = st.lists(codes, min_size=1, unique=True)
 recent = st.integers(0, 4)
@@ -178,9 +179,9 @@ class Stores(RuleBasedStateMachine):
         for worker_id in WORKERS[:2]:
             self.enrol(worker_id, BOTH_CODES)
 
-    @rule(worker_id=workers, worker_codes=code_lists)
-    def enrol(self, worker_id: WorkerId, worker_codes: list[str]) -> None:
-        told = Enrolment(worker_id, "one", "host", 7, ("default",), worker_codes, LEASE_MS)
+    @rule(worker_id=workers, worker_codes=code_lists, crew=crews)
+    def enrol(self, worker_id: WorkerId, worker_codes: list[str], crew: str = "red") -> None:
+        told = Enrolment(worker_id, "one", "host", 7, ("default", "mail"), worker_codes, LEASE_MS, crew=crew)
         self.agree(self.model.enrol(told), self.world.each(lambda harness: harness.store.enrol(told)))
 
     @rule(wanted=st.lists(new_runs, min_size=1, max_size=3), holder=st.none() | workers)
@@ -401,11 +402,17 @@ class Stores(RuleBasedStateMachine):
         assert (one and one.run_id, one and asdict(one)) == (expected, other and asdict(other))
         self.holds += [one] if one else []
 
-    @rule(worker_id=workers, errand=st.sampled_from(["beat", "beat", "retire", "give_back"]), back=recent)
+    @rule(worker_id=workers, errand=st.sampled_from(["beat", "beat", "give_back"]), back=recent)
     def workers_errand(self, worker_id: WorkerId, errand: str, back: int) -> None:
         args = (worker_id, [self.run_id(back)]) if errand == "give_back" else (worker_id,)
         expected = getattr(self.model, errand)(*args)
         self.agree(expected, self.world.each(lambda harness: getattr(harness.store, errand)(*args)))
+
+    @rule(worker_id=workers, crew=crews, served=st.dictionaries(queues, tenants))
+    def retire(self, worker_id: WorkerId, crew: str, served: dict[str, str]) -> None:
+        turns = Turns(crew, served)
+        expected = self.model.retire(worker_id, turns)
+        self.agree(expected, self.world.each(lambda harness: harness.store.retire(worker_id, turns)))
 
     @rule(
         may_bury=st.sampled_from([True, True, False]), max_crashes=st.integers(1, 3), limit=st.sampled_from([1, 2, 100])

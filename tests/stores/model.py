@@ -21,7 +21,19 @@ from stepfast.kernel.decisions import (
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import KeyReused, RowsRefused
 from stepfast.kernel.events import EventType
-from stepfast.kernel.exchange import Beat, Claim, Delivered, Delivery, Enrolment, Holding, QueueRoom, Saving, Upkeep
+from stepfast.kernel.exchange import (
+    Beat,
+    Claim,
+    Delivered,
+    Delivery,
+    Enrolled,
+    Enrolment,
+    Holding,
+    QueueRoom,
+    Saving,
+    Turns,
+    Upkeep,
+)
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.states import GOOD_ENDS, PENDING_WAITS, RunState, TaskState, WaitKind
 from tests.stores.harness import NOON, VERDICT
@@ -44,6 +56,7 @@ class Model:
         self.answers: dict[Key, Changed] = {}
         self.states: dict[Key, RunState] = {}
         self.unjoined: dict[Joins, str] = {}
+        self.turns: dict[tuple[str, str], tuple[int, str]] = {}
         self.reviews: Reviews = {}
 
     def tasks(self) -> Iterator[Task]:
@@ -55,14 +68,15 @@ class Model:
     def is_alive(self, worker_id: WorkerId | None) -> bool:
         return worker_id in self.workers and self.workers[worker_id].dead_at is None
 
-    def enrol(self, told: Enrolment) -> Instant:
+    def enrol(self, told: Enrolment) -> Enrolled:
         known = self.workers.get(told.worker_id)
         if known is None:
             self.workers[told.worker_id] = Member(frozenset(told.codes), told.lease_ms, self.now)
         elif known.dead_at is None:
             known.codes, known.lease_ms, known.seen_at = frozenset(told.codes), told.lease_ms, self.now
         self._wake_for_code(told.codes)
-        return Instant(self.now)
+        last = {queue: self._served_last(queue, told.crew) for queue in told.queues}
+        return Enrolled(Instant(self.now), {queue: tenant for queue, tenant in last.items() if tenant is not None})
 
     def _wake_for_code(self, known: Collection[str]) -> None:
         for task in self.tasks():
@@ -73,6 +87,12 @@ class Model:
                     del waits[number]
                 self.lives[task.run.run_id].tell(EventType.EXCEPTION_RESOLVED, task.token)
                 task.make_ready(self.now)
+
+    def _served_last(self, queue: str, crew: str) -> str | None:
+        if (queue, crew) in self.turns:
+            return self.turns[queue, crew][1]
+        left = [(left_at, other, tenant) for (line, other), (left_at, tenant) in self.turns.items() if line == queue]
+        return max(left)[2] if left else None
 
     def start(self, runs: Sequence[NewRun], holder: WorkerId | None) -> list[Started]:
         self._check_keys(runs)
@@ -336,7 +356,9 @@ class Model:
         held = [Holding(task.run.run_id, task.token, task.wakes, task.hold) for task in self.held(worker_id)]
         return Beat(Instant(self.now), alive, held)
 
-    def retire(self, worker_id: WorkerId) -> list[RunId]:
+    def retire(self, worker_id: WorkerId, turns: Turns | None = None) -> list[RunId]:
+        if turns is not None:
+            self.turns |= {(queue, turns.crew): (self.now, tenant) for queue, tenant in turns.served.items()}
         if self.is_alive(worker_id):
             self.workers[worker_id].dead_at = self.now
             stay = {code for other in self.workers.values() if other.dead_at is None for code in other.codes}

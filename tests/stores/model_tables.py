@@ -39,8 +39,8 @@ QUERIES = {
 POSITIONS = "select run_id, position from stepfast.event order by run_id, seq"
 # A wait that is deleted may leave a row in `unjoined`.
 TABLES = (
-    "run", "task", "generation", "outcome", "event", "step", "wait", "unjoined", "inbox", "worker", "idempotency",
-    "dead_letter", "review", "review_answer", "review_token", "exception_item", "exception_comment",
+    "run", "task", "generation", "outcome", "event", "step", "wait", "unjoined", "inbox", "worker", "turn",
+    "idempotency", "dead_letter", "review", "review_answer", "review_token", "exception_item", "exception_comment",
 )  # fmt: skip
 
 

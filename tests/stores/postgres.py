@@ -12,6 +12,7 @@ from uuid import UUID, uuid5
 import asyncpg
 
 from stepfast.kernel.decisions import NewRun, Started
+from stepfast.kernel.exchange import Turns
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.ports import Store
 from stepfast.kernel.views import Findings
@@ -151,8 +152,8 @@ class NamedWorkers:
     async def beat(self, worker_id: str) -> Any:
         return self._names.back(await self._store.beat(WorkerId(self._names.id_for(worker_id))))
 
-    async def retire(self, worker_id: str) -> list[RunId]:
-        return await self._store.retire(WorkerId(self._names.id_for(worker_id)))
+    async def retire(self, worker_id: str, turns: Turns | None = None) -> list[RunId]:
+        return await self._store.retire(WorkerId(self._names.id_for(worker_id)), turns)
 
     async def claim_run(self, worker_id: str, run_id: RunId, codes: Sequence[str]) -> Any:
         return self._names.back(await self._store.claim_run(WorkerId(self._names.id_for(worker_id)), run_id, codes))

@@ -16,7 +16,7 @@ import pytest
 
 from stepfast.kernel.commands import Cancel, Changed, Pause, Request, Rerun, Resume
 from stepfast.kernel.decisions import HeldRun, NewRun
-from stepfast.kernel.exchange import Claim, DeadRun, QueueRoom, Upkeep
+from stepfast.kernel.exchange import Claim, DeadRun, QueueRoom, Turns, Upkeep
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.stores import rows
 from stepfast.stores.postgres import claiming, commands, definitions, reading, starting, workers
@@ -121,7 +121,7 @@ class Session:
                 await self.connection.fetch(statement, *arguments)
             await self.connection.fetch(claiming.RECORDS, nobody)
             await self.connection.fetch(workers.BEAT, self.worker_id)
-            await self.connection.fetch(workers.RETIRE, nobody[0])
+            await self.connection.fetch(workers.RETIRE, *workers.retire_arguments(WorkerId(nobody[0]), None))
             await self.connection.fetch(*_flat(self.claim_run(nobody[0])))
             await commands.carry_out(self.connection, [Request(nobody[0], Rerun(), key="k")])
         for _ in range(7):
@@ -207,7 +207,8 @@ async def test_a_heartbeat_reads_what_is_held(session):
 
 async def test_a_worker_that_leaves_reads_what_it_held(session):
     await session.held()
-    assert await session.pages(workers.RETIRE, [session.worker_id]) < MOST_PAGES
+    leaving = workers.retire_arguments(session.worker_id, Turns("crew", {"default": "t1"}))
+    assert await session.pages(workers.RETIRE, leaving) < MOST_PAGES
 
 
 async def test_upkeep_reads_what_the_dead_held(session):

@@ -280,6 +280,15 @@ async def test_a_worker_that_comes_clears_up_behind_those_that_died_more_than_a_
     ]
 
 
+async def test_a_worker_that_comes_clears_up_behind_crews_that_nobody_was_of_for_a_month(harness):
+    await harness.leave("w1", crew="red", default="acme")
+    await harness.advance(24 * HOUR_MS)
+    await harness.leave("w2", crew="blue", default="acme")
+    await harness.advance(29 * 24 * HOUR_MS + 1)
+    await harness.enrol("w3")
+    assert await harness.sql("select crew from stepfast.turn") == [("blue",)]
+
+
 async def test_a_run_whose_holder_was_forgotten_is_given_back_like_any_other(harness):
     run = await harness.held("w1")
     await harness.advance(25 * HOUR_MS)

@@ -6,22 +6,31 @@ from collections.abc import Sequence
 
 import pytest
 
+from stepfast import RunState, workflow
 from stepfast.kernel.decisions import HeldRun
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.exchange import QueueRoom
 from stepfast.kernel.ids import WorkerId
 from stepfast.stores.sqlite import starting
 from stepfast.testing import VirtualClock
+from stepfast.worker import lease
 from stepfast.worker.claims import ClaimLoop
 from stepfast.worker.held import HeldRuns
 from stepfast.worker.settings import WorkerSettings
 from stepfast.worker.shares import Order, Shares
 from tests.stores.harness import HOUR_MS, Harness, end
+from tests.support.apps import app_on
 from tests.support.guards import rewrite, url_of
+from tests.support.workflows import say
 
 PRIORITY = 4
 BETWEEN_MS = HOUR_MS // 2
 LOOKS = 30
+
+
+@workflow
+async def other() -> None:
+    """What the workers of another app execute."""
 
 
 async def hours_behind_higher_priorities(harness: Harness) -> float | None:
@@ -179,3 +188,34 @@ async def test_a_busy_queue_keeps_another_waiting_for_few_workers_of_few_runs(ha
 
 async def test_the_broken_twin_that_always_begins_with_the_first_queue_never_comes_to_it(harness):
     assert await lives_behind_a_busy_queue(harness, 1, always_the_same) is None
+
+
+async def lives_behind_a_busy_tenant(url: str) -> int | None:
+    """How many workers of one run come and go until one takes a quiet tenant's, while a busy one brings more and more.
+
+    Between them come those of another app, whose runs are all of one tenant.
+    """
+    async with app_on(url, [say], worker=False) as app, app_on(url, [other], worker=False) as neighbour:
+        quiet = await app.start(say, "quiet", tenant="quiet")
+        for life in range(LOOKS):
+            await app.start(say, "busy", tenant="busy")
+            await app.serverless().process_available(max_runs=1)
+            if (await quiet.info()).state is RunState.COMPLETED:
+                return life + 1
+            await neighbour.start(other, tenant="zeal")
+            await neighbour.serverless().process_available(max_runs=1)
+    return None
+
+
+async def test_a_busy_tenant_keeps_another_waiting_for_one_worker_of_one_run(database):
+    assert await lives_behind_a_busy_tenant(database) == 2
+
+
+async def test_the_broken_twin_whose_workers_all_begin_with_the_first_tenant_never_comes_to_it(database, monkeypatch):
+    monkeypatch.setattr(ClaimLoop, "begin_after", lambda self, served: None)
+    assert await lives_behind_a_busy_tenant(database) is None
+
+
+async def test_the_broken_twin_whose_workers_go_on_after_those_of_other_apps_never_comes_to_it(database, monkeypatch):
+    monkeypatch.setattr(lease, "_crew", lambda codes, tenants: "everybody")
+    assert await lives_behind_a_busy_tenant(database) is None

@@ -57,6 +57,22 @@ class Enrolment(NamedTuple):
     lease_ms: int
     lacks: Mapping[str, str] = MappingProxyType({})
     """Codes whose definitions it knows and cannot execute, and why."""
+    crew: str = ""
+    """The same for workers that take the same runs: they serve tenants in one order, one after the other."""
+
+
+class Enrolled(NamedTuple):
+    """The answer to an enrolment: the store's moment, and who was served last in each queue before this worker."""
+
+    now: Instant
+    turns: Mapping[str, str]
+
+
+class Turns(NamedTuple):
+    """Where a worker that leaves has got to: the tenant it served last in each queue, for the next of its crew."""
+
+    crew: str
+    served: Mapping[str, str]
 
 
 class Holding(NamedTuple):

@@ -20,9 +20,11 @@ from stepfast.kernel.exchange import (
     Claimed,
     Delivered,
     Delivery,
+    Enrolled,
     Enrolment,
     Look,
     Saving,
+    Turns,
     Upkeep,
     UpkeepReport,
 )
@@ -171,9 +173,11 @@ class Store(
         """
         ...
 
-    async def enrol(self, worker: Enrolment) -> Instant:
-        """Announce a worker; answers with the store's moment.
+    async def enrol(self, worker: Enrolment) -> Enrolled:
+        """Announce a worker; answers with the store's moment and whose turn it is.
 
+        In each of its queues that is after the tenant that the last of its crew who left has named, or, where there was
+        none, the last of any; a queue of which nobody has named one is left out. A store may forget one after a month.
         Runs that wait for code (kind `code`) and whose code this worker has become ready: it may have what they need.
         """
         ...
@@ -182,8 +186,11 @@ class Store(
         """Say that a worker lives, and hear what it holds. Called from a thread of its own: shares no connection."""
         ...
 
-    async def retire(self, worker_id: WorkerId) -> list[RunId]:
-        """A worker leaves: it is marked dead and all it still holds goes back to the line, with no crash counted."""
+    async def retire(self, worker_id: WorkerId, turns: Turns | None = None) -> list[RunId]:
+        """A worker leaves: it is marked dead and all it still holds goes back to the line, with no crash counted.
+
+        `turns` says where those that come after it are to go on.
+        """
         ...
 
     async def give_back(self, worker_id: WorkerId, run_ids: Sequence[RunId]) -> None:

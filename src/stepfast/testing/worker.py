@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from typing import Any
 
 from stepfast.kernel.decisions import HeldRun
-from stepfast.kernel.ids import RANDOM_BITS, WorkerId, new_id
 from stepfast.testing.clock import VirtualClock
 from stepfast.worker.lease import Lease
 from stepfast.worker.settings import WorkerSettings
@@ -43,8 +41,8 @@ class HandLease(Lease):
         return True
 
     async def take(self) -> None:
-        self.worker_id = WorkerId(new_id(self._clock.now(), secrets.randbits(RANDOM_BITS)))
-        await self._store.enrol(self._enrolment())
+        self._begin_life()
+        _, self.served_before = await self._store.enrol(self._enrolment())
         self.renewed()
 
     async def beat(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from stepfast.kernel.decisions import HeldRun
 from stepfast.kernel.durations import Instant
@@ -42,6 +42,7 @@ class ClaimLoop:
         self._codes = codes
         self._begin = begin
         self._cursors = dict.fromkeys(settings.queues, "")
+        self.served: dict[str, str] = {}
         self.suspects_wait = False
         self._empty: set[str] = set()
         self._is_outdated = False
@@ -59,6 +60,11 @@ class ClaimLoop:
         """Look in the queues of these settings from now on; who was served last in those of before stays known."""
         self._settings = settings
         self._cursors = dict.fromkeys(settings.queues, "") | self._cursors
+
+    def begin_after(self, served: Mapping[str, str]) -> None:
+        """Go on after the tenants that others served last, in queues whose turn is not known here."""
+        # A worker that takes few runs in its life would else give each of them to the first tenant, and so the next.
+        self._cursors |= {queue: tenant for queue, tenant in served.items() if self._cursors.get(queue) == ""}
 
     def wake(self) -> None:
         """Something may be ready: look now rather than at the next poll."""
@@ -123,6 +129,7 @@ class ClaimLoop:
         was_for_all = request.suspects is None and not claimed.suspects_wait and not self._is_outdated
         self._empty = {room.queue for room in request.queues} if was_for_all and not claimed.runs else set()
         if claimed.runs:
+            self._pass_turns(claimed.runs)
             await self._take(claimed.runs)
             return 0
         # A queue that was full when the claim was sent was not looked at, even if its last run has ended meanwhile.
@@ -188,9 +195,11 @@ class ClaimLoop:
         quarter = (self._settings.room_of(queue) + 3) // 4
         return min(quarter, self._company(), self._most())
 
-    async def _take(self, runs: list[HeldRun]) -> None:
+    def _pass_turns(self, runs: list[HeldRun]) -> None:
         for run in runs:
-            self._cursors[run.queue] = run.tenant
+            self._cursors[run.queue] = self.served[run.queue] = run.tenant
+
+    async def _take(self, runs: list[HeldRun]) -> None:
         self._taken += len(runs)
         self.found_nothing.clear()
         await self._begin(runs)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import json
 import os
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import StepfastError
-from stepfast.kernel.exchange import Beat, Enrolment, Holding
+from stepfast.kernel.exchange import Beat, Enrolment, Holding, Turns
 from stepfast.kernel.ids import RANDOM_BITS, RunId, WorkerId, new_id
 from stepfast.kernel.ports import Clock, Store
 from stepfast.log import Log
@@ -42,6 +44,12 @@ def _clock_gap_s() -> float:
     return time.time() - time.monotonic()
 
 
+def _crew(codes: Sequence[str], tenants: Sequence[str] | None) -> str:
+    """What workers that take the same runs of a queue have in common, and no others."""
+    tenants = None if tenants is None else sorted(tenants)
+    return hashlib.sha256(json.dumps([sorted(codes), tenants]).encode()).hexdigest()
+
+
 class Lease:
     """A worker's right to hold runs; calls `heard` with each answer, `lost` with the reason when it is over."""
 
@@ -62,7 +70,10 @@ class Lease:
         self._announced: Enrolment | None = None
         self._announcing = asyncio.Lock()
         self._is_ending = False
+        self._crew = ""
         self.lacks: Callable[[], dict[str, str]] = dict
+        self.served: Callable[[], Mapping[str, str]] = dict
+        self.served_before: Mapping[str, str] = {}
         self.worker_id = WorkerId("")
         self.heard: Callable[[Beat, int], None] = lambda beat, number: None
         self.lost: Callable[[str], None] = lambda reason: None
@@ -109,7 +120,7 @@ class Lease:
 
     async def take(self) -> None:
         """Announce a worker under an id of its own and begin to beat."""
-        self.worker_id = WorkerId(new_id(self._clock.now(), secrets.randbits(RANDOM_BITS)))
+        self._begin_life()
         async with self._announcing:
             sent_at = time.monotonic()
             try:
@@ -124,6 +135,11 @@ class Lease:
         self._heartbeat = Heartbeat(self._store, self.worker_id, interval_ms, self._clock, self._hear)
         self._heartbeat.start()
         self.renewed()
+
+    def _begin_life(self) -> None:
+        self.worker_id = WorkerId(new_id(self._clock.now(), secrets.randbits(RANDOM_BITS)))
+        # For all its life: a worker that learns more meanwhile leaves its turn to those that begin as it has begun.
+        self._crew = _crew(self._codes(), self._settings.tenants)
 
     async def _take_back(self) -> None:
         """Leave where the announcement was called off: the store may have written it all the same."""
@@ -141,7 +157,7 @@ class Lease:
         if self._heartbeat is not None:
             await self._heartbeat.stop()
         try:
-            await self._store.retire(self.worker_id)
+            await self._store.retire(self.worker_id, Turns(self._crew, self.served()))
         except StepfastError as error:
             log.warning("worker_not_retired", worker_id=self.worker_id, error=error)
 
@@ -160,7 +176,7 @@ class Lease:
 
     async def _enrol(self) -> None:
         enrolment, asked_at = self._enrolment(), self._clock.local()
-        self._seen_at = await self._store.enrol(enrolment)
+        self._seen_at, self.served_before = await self._store.enrol(enrolment)
         self._clock.follow(self._seen_at, asked_at)
         self._announced = enrolment
 
@@ -171,7 +187,7 @@ class Lease:
 
     def _enrolment(self) -> Enrolment:
         settings = self._settings
-        served = (settings.queues, self._codes(), settings.lease_ms, self.lacks())
+        served = (settings.queues, self._codes(), settings.lease_ms, self.lacks(), self._crew)
         return Enrolment(self.worker_id, self.label, socket.gethostname(), os.getpid(), *served)
 
     def _hear(self, beat: Beat, number: int) -> None:

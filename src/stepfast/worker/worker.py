@@ -216,6 +216,7 @@ class Worker:
         self._lease.heard = self._heard
         self._lease.lost = self._drop_all
         self._lease.renewed = self._lease_renewed
+        self._lease.served = lambda: self._claims.served
         self._upkeep.may_bury = lambda: self._lease.may_bury
         self._upkeep.to_keep, self._upkeep.kept = lambda: self._lease.to_keep, self._lease.keep
         self._upkeep.returned = self._claims.look_anew
@@ -229,6 +230,7 @@ class Worker:
 
     def _lease_renewed(self) -> None:
         self._claims.worker_id = self.worker_id
+        self._claims.begin_after(self._lease.served_before)
         self._committer.resume()
         self.wake()
 
@@ -293,6 +295,7 @@ class Worker:
 
     async def _announce(self, settings: WorkerSettings) -> None:
         await self._lease.announce(settings)
+        self._claims.begin_after(self._lease.served_before)
         self.wake()
 
     def look(self, run_id: str) -> None:

@@ -36,6 +36,7 @@ from stepfast.conformance.store.sinks import SinksSuite
 from stepfast.conformance.store.starting import StartingSuite
 from stepfast.conformance.store.suspects import SuspectsSuite
 from stepfast.conformance.store.trail import TrailSuite
+from stepfast.conformance.store.turns import TurnsSuite
 from stepfast.conformance.store.unjoined import UnjoinedSuite
 from stepfast.conformance.store.upkeep import UpkeepSuite
 from stepfast.conformance.store.workers import WorkersSuite
@@ -67,6 +68,7 @@ class StoreConformance(
     AnnotationsSuite,
     QueuesSuite,
     WorkersSuite,
+    TurnsSuite,
     UpkeepSuite,
     SuspectsSuite,
     UnjoinedSuite,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -22,6 +22,7 @@ from stepfast.kernel.exchange import (
     Look,
     QueueRoom,
     Saving,
+    Turns,
     Upkeep,
     UpkeepReport,
 )
@@ -109,6 +110,15 @@ class Harness:
         told = Enrolment(worker_id, "first", "host", 7, ("default",), ("order@1",), LEASE_MS)
         await self.store.enrol(told._replace(**changes))
         return worker_id
+
+    async def turns(self, worker: str, **changes: Any) -> Mapping[str, str]:
+        """Who was served last in each queue, as a worker hears that comes now."""
+        told = Enrolment(self.worker_id(worker), "first", "host", 7, ("default",), ("order@1",), LEASE_MS, crew="crew")
+        return (await self.store.enrol(told._replace(**changes))).turns
+
+    async def leave(self, worker: str, crew: str = "crew", **served: str) -> None:
+        """A worker comes and goes, and has served these tenants last, each in its queue."""
+        await self.store.retire(await self.enrol(worker, crew=crew), Turns(crew, served))
 
     async def ask(
         self,

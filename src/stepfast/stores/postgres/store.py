@@ -19,9 +19,11 @@ from stepfast.kernel.exchange import (
     Claimed,
     Delivered,
     Delivery,
+    Enrolled,
     Enrolment,
     Look,
     Saving,
+    Turns,
     Upkeep,
     UpkeepReport,
 )
@@ -211,17 +213,18 @@ class PostgresStore(
             # A child whose key is taken is bad data of one decision, and no reason to stop the others for good.
             raise RowsRefused(str(refusal)) from refusal
 
-    async def enrol(self, worker: Enrolment) -> Instant:
+    async def enrol(self, worker: Enrolment) -> Enrolled:
         """Announce a worker."""
-        return Instant((await self._beats.fetch(workers.ENROL, workers.enrol_arguments(worker)))[0][0])
+        return workers.enrolled(await self._beats.fetch(workers.ENROL, workers.enrol_arguments(worker)))
 
     async def beat(self, worker_id: WorkerId) -> Beat:
         """Say that a worker lives, and hear what it holds."""
         return workers.beat_of(await self._beats.fetch(workers.BEAT, [worker_id]))
 
-    async def retire(self, worker_id: WorkerId) -> list[RunId]:
+    async def retire(self, worker_id: WorkerId, turns: Turns | None = None) -> list[RunId]:
         """A worker leaves, and its runs go back to the line."""
-        return [RunId(run_id) for run_id in (await self._beats.fetch(workers.RETIRE, [worker_id]))[0][0]]
+        answer = await self._beats.fetch(workers.RETIRE, workers.retire_arguments(worker_id, turns))
+        return [RunId(run_id) for run_id in answer[0][0]]
 
     async def give_back(self, worker_id: WorkerId, run_ids: Sequence[RunId]) -> None:
         """Give runs that a worker holds without knowing it back to the line."""

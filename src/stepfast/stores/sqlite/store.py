@@ -19,9 +19,11 @@ from stepfast.kernel.exchange import (
     Claimed,
     Delivered,
     Delivery,
+    Enrolled,
     Enrolment,
     Look,
     Saving,
+    Turns,
     Upkeep,
     UpkeepReport,
 )
@@ -170,7 +172,7 @@ class SqliteStore(
         prepared = [saving.prepare(decision) for decision in decisions]
         return await self._writer.run(partial(saving.save, prepared=prepared, again=again))
 
-    async def enrol(self, worker: Enrolment) -> Instant:
+    async def enrol(self, worker: Enrolment) -> Enrolled:
         """Announce a worker."""
         return await self._writer.run(partial(workers.enrol, worker=worker))
 
@@ -181,9 +183,9 @@ class SqliteStore(
             return await self._beats.look(partial(workers.unheard, worker_id=worker_id))
         return heard
 
-    async def retire(self, worker_id: WorkerId) -> list[RunId]:
+    async def retire(self, worker_id: WorkerId, turns: Turns | None = None) -> list[RunId]:
         """A worker leaves, and its runs go back to the line."""
-        return await self._writer.run(partial(workers.retire, worker_id=worker_id))
+        return await self._writer.run(partial(workers.retire, worker_id=worker_id, turns=turns))
 
     async def give_back(self, worker_id: WorkerId, run_ids: Sequence[RunId]) -> None:
         """Give runs of a worker back to the line."""

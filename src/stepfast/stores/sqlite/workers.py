@@ -9,7 +9,7 @@ import apsw
 
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.events import EventType
-from stepfast.kernel.exchange import Beat, Enrolment, Holding
+from stepfast.kernel.exchange import Beat, Enrolled, Enrolment, Holding, Turns
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.stores.sqlite.asking import Row, fetch, moment, one, statements
 from stepfast.stores.sqlite.pending import last_event, write_events
@@ -18,15 +18,17 @@ SQL = statements("workers")
 SAVE_SQL = statements("saving")
 
 
-def enrol(connection: apsw.Connection, worker: Enrolment) -> Instant:
+def enrol(connection: apsw.Connection, worker: Enrolment) -> Enrolled:
     """Announce a worker; an id that was buried stays dead, as its runs may not have gone back yet."""
     now = moment(connection)
     lists = {"queues": json.dumps(list(worker.queues)), "codes": json.dumps(list(worker.codes))}
     lacks = json.dumps(dict(worker.lacks))
     connection.execute(SQL["enrol"], {**worker._asdict(), **lists, "lacks": lacks, "now": now})
     connection.execute(SQL["forget_dead"], {"now": now})
+    connection.execute(SQL["forget_turns"], {"queues": lists["queues"], "now": now})
     _wake_those_that_wait_for_code(connection, lists["codes"], now)
-    return now
+    turns = fetch(connection, SQL["turns"], {"queues": lists["queues"], "crew": worker.crew})
+    return Enrolled(now, dict(turns))
 
 
 def _wake_those_that_wait_for_code(connection: apsw.Connection, codes: str, now: Instant) -> None:
@@ -60,7 +62,7 @@ def _holdings(listed: str) -> list[Holding]:
     return [Holding(run_id, token, wakes, bool(hold)) for run_id, token, wakes, hold in json.loads(listed)]
 
 
-def retire(connection: apsw.Connection, worker_id: WorkerId) -> list[RunId]:
+def retire(connection: apsw.Connection, worker_id: WorkerId, turns: Turns | None) -> list[RunId]:
     """Mark a worker dead and give all it holds back to the line; no crash is counted."""
     now = moment(connection)
     if fetch(connection, SQL["mark_dead"], {"now": now, "worker_id": worker_id}):
@@ -69,6 +71,9 @@ def retire(connection: apsw.Connection, worker_id: WorkerId) -> list[RunId]:
         _wake_those_that_wait_for_code(connection, one(connection, SQL["codes_that_stay"], (worker_id,)), now)
     held = fetch(connection, SQL["retired"], (worker_id,))
     _hand_back(connection, held, {"reason": "its worker left", "worker": worker_id}, now)
+    if turns is not None:
+        rows = [(queue, turns.crew, tenant, now) for queue, tenant in turns.served.items()]
+        connection.executemany(SQL["note_turn"], rows)
     return [RunId(run_id) for run_id, *_ in held]
 
 

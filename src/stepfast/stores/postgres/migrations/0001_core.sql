@@ -232,6 +232,16 @@ create table stepfast.worker (
 ) with (fillfactor = 50);
 create index worker_dead on stepfast.worker (dead_at) where dead_at is not null;
 
+-- Apart from the workers: one that leaves says where it has got to in those queues alone in which it has served anybody.
+create table stepfast.turn (
+    queue text collate "C" not null,
+    crew text collate "C" not null,
+    tenant text collate "C" not null,
+    left_at bigint not null,
+    primary key (queue, crew)
+);
+create index turn_last on stepfast.turn (queue, left_at, crew);
+
 create table stepfast.lane (
     lane text collate "C" primary key,
     tenant text collate "C" not null,

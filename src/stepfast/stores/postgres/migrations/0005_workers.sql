@@ -39,17 +39,20 @@ $$;
 -- whose records did not fit the code that they met become ready: the worker that comes now may have what they need.
 create function stepfast.enrol(
     k_worker uuid, k_label text, k_host text, k_pid integer, k_queues text, k_codes text, k_lacks text,
-    k_lease bigint
-) returns bigint
+    k_lease bigint,
+    k_crew text,
+    out moment bigint,
+    out turn_queues text[],
+    out turn_tenants text[]
+)
 language plpgsql volatile
 set enable_seqscan = off
 set plan_cache_mode = force_custom_plan
 set jit = off
 set lock_timeout = '5s'
 as $$
-declare
-    moment bigint := stepfast.now_ms();
 begin
+    moment := stepfast.now_ms();
     insert into stepfast.worker (worker_id, label, host, pid, queues, codes, lacks, lease_ms, started_at, seen_at)
     values (k_worker, k_label, k_host, k_pid, k_queues, k_codes, k_lacks, k_lease, moment, moment)
         on conflict (worker_id) do update
@@ -66,8 +69,34 @@ begin
                 limit 1000
                   for update skip locked
            );
+    -- And behind crews that nobody was of for a month: each definition that is registered makes another one.
+    delete from stepfast.turn t
+     where (t.queue, t.crew) in (
+               select o.queue, o.crew
+                 from stepfast.turn o
+                where o.queue in (select q from json_array_elements_text(k_queues::json) q)
+                  and o.left_at < moment - 2592000000
+                  for update skip locked
+           );
     perform stepfast.wake_for_code(array(select json_array_elements_text(k_codes::json)), moment);
-    return moment;
+    -- Who was served last: by the crew, or where nobody of it has left yet, by whoever left last.
+    select coalesce(array_agg(l.queue), '{}'), coalesce(array_agg(l.tenant), '{}')
+      into turn_queues, turn_tenants
+      from (
+           select q.queue,
+                  coalesce(
+                      (select t.tenant from stepfast.turn t where t.queue = q.queue and t.crew = k_crew),
+                      (
+                          select t.tenant
+                            from stepfast.turn t
+                           where t.queue = q.queue
+                           order by t.left_at desc, t.crew desc
+                           limit 1
+                      )
+                  ) as tenant
+             from json_array_elements_text(k_queues::json) as q (queue)
+           ) l
+     where l.tenant is not null;
 end
 $$;
 
@@ -135,14 +164,16 @@ begin
 end
 $$;
 
--- A worker leaves: nothing waits for its lease. Runs that wait for code may have met that of this worker, and fit that of
--- those who stay: in a deploy the old ones leave when the new ones have announced themselves.
-create function stepfast.retire(k_worker uuid) returns text[]
+-- A worker leaves: nothing waits for its lease, and the next of its crew knows who was served last in which queue. Runs
+-- that wait for code may have met that of this worker, and fit that of those who stay: in a deploy the old ones leave when
+-- the new ones have announced themselves.
+create function stepfast.retire(k_worker uuid, k_crew text, k_queues text[], k_tenants text[]) returns text[]
 language plpgsql volatile
 set lock_timeout = '5s'
 as $$
 declare
     moment bigint := stepfast.now_ms();
+    returned text[];
 begin
     -- Claims and births for this worker that are still under way come to their end first. One that is stuck is left to
     -- upkeep: all else goes back now.
@@ -166,7 +197,15 @@ begin
             moment
         );
     end if;
-    return stepfast.give_back(k_worker, null, 'its worker left');
+    returned := stepfast.give_back(k_worker, null, 'its worker left');
+    -- At the end and in order, so that those who leave together wait for no more than each other's commit.
+    insert into stepfast.turn (queue, crew, tenant, left_at)
+    select s.queue, k_crew, s.tenant, moment
+      from unnest(k_queues, k_tenants) as s (queue, tenant)
+     order by s.queue
+        on conflict (queue, crew) do update
+       set tenant = excluded.tenant, left_at = excluded.left_at;
+    return returned;
 end
 $$;
 

@@ -230,6 +230,16 @@ create table worker (
 ) without rowid, strict;
 create index worker_dead on worker (dead_at) where dead_at is not null;
 
+-- Apart from the workers: one that leaves says where it has got to in those queues alone in which it has served anybody.
+create table turn (
+    queue text not null,
+    crew text not null,
+    tenant text not null,
+    left_at integer not null,
+    primary key (queue, crew)
+) without rowid, strict;
+create index turn_last on turn (queue, left_at, crew);
+
 create table lane (
     lane text primary key,
     tenant text not null,

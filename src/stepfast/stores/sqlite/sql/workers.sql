@@ -18,6 +18,34 @@ delete from worker
             limit 1000
        );
 
+-- name: turns
+-- Who was served last in each queue: by the crew, or where nobody of it has left yet, by whoever left last.
+select q.value,
+       coalesce((select t.tenant
+                   from turn t
+                  where t.queue = q.value
+                    and t.crew = :crew),
+                (select t.tenant
+                   from turn t
+                  where t.queue = q.value
+                  order by t.left_at desc, t.crew desc
+                  limit 1)) as tenant
+  from json_each(:queues) q
+ where tenant is not null;
+
+-- name: forget_turns
+-- Crews that nobody was of for a month: each definition that is registered makes another one.
+delete from turn
+ where queue in (select value from json_each(:queues))
+   and left_at < :now - 2592000000;
+
+-- name: note_turn
+-- Who was served last in a queue by a worker that leaves.
+insert into turn (queue, crew, tenant, left_at)
+values (?, ?, ?, ?)
+    on conflict (queue, crew) do update
+   set tenant = excluded.tenant, left_at = excluded.left_at;
+
 -- name: live_label
 -- The label of a worker that is alive.
 select label
