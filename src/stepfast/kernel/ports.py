@@ -189,7 +189,8 @@ class Store(
     async def retire(self, worker_id: WorkerId, turns: Turns | None = None) -> list[RunId]:
         """A worker leaves: it is marked dead and all it still holds goes back to the line, with no crash counted.
 
-        `turns` says where those that come after it are to go on.
+        `turns` says where those that come after it are to go on. Runs that wait for code which it has, and others that
+        live have too, become ready: what did not fit here may fit there.
         """
         ...
 
