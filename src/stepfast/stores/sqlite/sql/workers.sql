@@ -118,7 +118,7 @@ returning worker_id;
 select json_group_array(c.value)
   from worker w, json_each(w.codes) c
  where w.worker_id = ?
-   and c.value in (select o.value from worker l, json_each(l.codes) o where l.dead_at is null);
+   and c.value in (select n.value from worker, json_each(worker.codes) n where worker.dead_at is null);
 
 -- name: bury
 -- Workers whose lease ran out are dead for good.
