@@ -81,8 +81,9 @@ class AppBase:
         self._parts: Parts | None = None
         self._is_opening = False
         self._shared: Shared[Parts] = Shared(self._open_store, self.close)
-        given_ones = () if workflows is None else check_list("workflows", workflows, "workflows")
-        known = None if workflows is None else [self._own(each) for each in given_ones]
+        known: list[Workflow] | None = None
+        if workflows is not None:
+            known = [self._own(each) for each in check_list("workflows", workflows, "workflows")]
         self._registry = Registry(known, self._executors)
         self.names_its_workflows = known is not None
         """Whether its workflows are those that it was given, and not every one that is defined."""
