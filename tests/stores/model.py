@@ -94,6 +94,10 @@ class Model:
         left = [(left_at, other, tenant) for (line, other), (left_at, tenant) in self.turns.items() if line == queue]
         return max(left)[2] if left else None
 
+    def _wake_for_those_who_stay(self, gone: Sequence[WorkerId]) -> None:
+        stay = {code for member in self.workers.values() if member.dead_at is None for code in member.codes}
+        self._wake_for_code(stay & {code for worker_id in gone for code in self.workers[worker_id].codes})
+
     def start(self, runs: Sequence[NewRun], holder: WorkerId | None) -> list[Started]:
         self._check_keys(runs)
         ready = [task for task in self.tasks() if task.state is TaskState.READY and not task.hold]
@@ -361,8 +365,7 @@ class Model:
             self.turns |= {(queue, turns.crew): (self.now, tenant) for queue, tenant in turns.served.items()}
         if self.is_alive(worker_id):
             self.workers[worker_id].dead_at = self.now
-            stay = {code for other in self.workers.values() if other.dead_at is None for code in other.codes}
-            self._wake_for_code(self.workers[worker_id].codes & stay)
+            self._wake_for_those_who_stay([worker_id])
         run_ids = [task.run.run_id for task in self.held(worker_id)]
         self.give_back(worker_id, run_ids)
         return run_ids
@@ -378,6 +381,7 @@ class Model:
         buried = [worker_id for worker_id in sorted(self.workers) if request.may_bury and self._is_late(worker_id)]
         for worker_id in buried:
             self.workers[worker_id].dead_at = self.now
+        self._wake_for_those_who_stay(buried)
         returned: list[RunId] = []
         failed: list[RunId] = []
         for task, alone in list(self._orphans(request.limit)):

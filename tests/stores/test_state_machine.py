@@ -159,7 +159,7 @@ class Stories(Stores):
         self.ask(run_id, TimeOut(VERDICT))
 
 
-@pytest.mark.timeout(7_200 if IS_LONG else 120)
+@pytest.mark.timeout(7_200 if IS_LONG else 600)
 def test_both_stores_do_what_the_model_does(tmp_path, migrated_postgres_url):
     with world_of(tmp_path / "stepfast.db", migrated_postgres_url) as world:
 

@@ -7,13 +7,15 @@ from typing import NamedTuple
 
 import pytest
 
-from stepfast.kernel.ids import RunId
+from stepfast.conformance.store.acts import HOUR_MS
+from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.states import TaskState, WaitKind
 from stepfast.stores.sqlite import delivering, groups, saving, workers
 from tests.stores.harness import Harness, end, park, wait
 from tests.support.guards import rewrite, url_of
 
 FOR_CODE = wait(-1, WaitKind.CODE, name="order@1")
+Go = Callable[[Harness, WorkerId], Awaitable[None]]
 SEEN, UNSEEN = "kind = 'code'", "kind = 'no such kind'"
 
 
@@ -71,20 +73,34 @@ async def test_the_broken_twin_brings_it_back(harness, monkeypatch, what):
     assert state is not TaskState.WAITING
 
 
-async def left_by_one_of_two_workers(harness: Harness) -> TaskState:
-    """What becomes of a run that met the code of one worker, when that leaves and another stays that has it too."""
-    await harness.enrol("w2")
+async def leave(harness: Harness, worker_id: WorkerId) -> None:
+    await harness.store.retire(worker_id)
+
+
+async def die(harness: Harness, worker_id: WorkerId) -> None:
+    assert (await harness.bury()).buried == [worker_id]
+
+
+GOING = {leave: ("retire", "if found then"), die: ("upkeep", "if cardinality(buried) > 0 then")}
+
+
+async def left_by_one_of_two_workers(harness: Harness, go: Go) -> TaskState:
+    """What becomes of a run that met the code of one worker, when that goes and another stays that has it too."""
+    await harness.enrol("w2", lease_ms=HOUR_MS)
     run = await harness.parked(FOR_CODE)
-    await harness.store.retire(run.worker_id)
+    await go(harness, run.worker_id)
     state, _ = await harness.standing(run.run_id)
     return TaskState(state)
 
 
-async def test_the_worker_that_stays_gets_what_did_not_fit_the_one_that_leaves(harness):
-    assert await left_by_one_of_two_workers(harness) is TaskState.READY
+@pytest.mark.parametrize("go", GOING)
+async def test_the_worker_that_stays_gets_what_did_not_fit_the_one_that_goes(harness, go):
+    assert await left_by_one_of_two_workers(harness, go) is TaskState.READY
 
 
-async def test_the_broken_twin_that_leaves_without_a_word_leaves_it_waiting(harness, monkeypatch):
+@pytest.mark.parametrize("go", GOING)
+async def test_the_broken_twin_that_goes_without_a_word_leaves_it_waiting(harness, monkeypatch, go):
     monkeypatch.setitem(workers.SQL, "codes_that_stay", "select '[]' where ? is not null")
-    await rewrite(url_of(harness), "retire", ("if found then", "if false then"))
-    assert await left_by_one_of_two_workers(harness) is TaskState.WAITING
+    function, guard = GOING[go]
+    await rewrite(url_of(harness), function, (guard, "if false then"))
+    assert await left_by_one_of_two_workers(harness, go) is TaskState.WAITING

@@ -207,7 +207,10 @@ class Store(
         ...
 
     async def upkeep(self, request: Upkeep) -> UpkeepReport:
-        """Bury workers whose lease ran out, and give the runs of dead workers back to the line."""
+        """Bury workers whose lease ran out, and give the runs of dead workers back to the line.
+
+        Runs that wait for code which one that is buried has, and others that live have too, become ready.
+        """
         ...
 
     async def outcomes(self, run_ids: Sequence[RunId]) -> dict[RunId, OutcomeView]:

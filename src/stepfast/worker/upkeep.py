@@ -139,6 +139,8 @@ class UpkeepLoop:
             log.warning("worker_buried", worker_id=worker_id, buried_by=self.me())
         if report.returned or report.failed:
             log.warning("runs_recovered", worker_id=self.me(), returned=len(report.returned), failed=len(report.failed))
+        # Burying alone makes runs ready too: those that had met the code of who is buried.
+        if report.buried or report.returned or report.failed:
             self.returned()
 
 

@@ -43,6 +43,22 @@ class LackingCodeSuite(StoreSuite):
         await harness.store.retire(run.worker_id)
         assert await harness.state(run.run_id) is RunState.WAITING
 
+    async def test_a_run_that_waits_for_code_is_woken_when_one_of_two_workers_that_have_it_is_buried(
+        self, harness: Harness
+    ) -> None:
+        await harness.enrol("w2", lease_ms=HOUR_MS)
+        run = await harness.parked(FOR_CODE)
+        assert (await harness.bury()).buried == [run.worker_id]
+        assert [again.run_id for again in await harness.claim(worker="w2")] == [run.run_id]
+
+    async def test_a_run_that_waits_for_code_is_left_alone_when_the_last_worker_that_has_it_is_buried(
+        self, harness: Harness
+    ) -> None:
+        await harness.enrol("w2", lease_ms=HOUR_MS, codes=("other@1",))
+        run = await harness.parked(FOR_CODE)
+        assert (await harness.bury()).buried == [run.worker_id]
+        assert await harness.state(run.run_id) is RunState.WAITING
+
     async def test_a_moment_that_comes_does_not_wake_a_run_that_waits_for_code(self, harness: Harness) -> None:
         run = await harness.parked(FOR_CODE, FOR_TIME)
         await harness.advance(1_000)

@@ -19,6 +19,7 @@ from stepfast.stores.sqlite.asking import fetch, moment, one, statements
 from stepfast.stores.sqlite.pending import last_event
 from stepfast.stores.sqlite.problems import REFUSED
 from stepfast.stores.sqlite.saving import prepare, save
+from stepfast.stores.sqlite.workers import wake_for_those_who_stay
 
 SQL = statements("workers")
 
@@ -98,7 +99,10 @@ def upkeep(connection: apsw.Connection, request: Upkeep) -> UpkeepReport:
 
 
 def _bury(connection: apsw.Connection, now: Instant) -> list[WorkerId]:
-    return [WorkerId(worker_id) for (worker_id,) in fetch(connection, SQL["bury"], {"now": now})]
+    buried = [WorkerId(worker_id) for (worker_id,) in fetch(connection, SQL["bury"], {"now": now})]
+    if buried:
+        wake_for_those_who_stay(connection, buried, now)
+    return buried
 
 
 def _overdue(connection: apsw.Connection, limit: int, now: Instant) -> list[RunId]:

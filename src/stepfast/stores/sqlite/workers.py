@@ -39,6 +39,14 @@ def _wake_those_that_wait_for_code(connection: apsw.Connection, codes: str, now:
     connection.executemany(SQL["wake"], [(now, run_id) for run_id, *_ in waiting])
 
 
+def wake_for_those_who_stay(connection: apsw.Connection, gone: Sequence[WorkerId], now: Instant) -> None:
+    """Runs that wait for code may have met that of those who are gone, and fit that of those who stay.
+
+    In a deploy the old ones go when the new ones have announced themselves.
+    """
+    _wake_those_that_wait_for_code(connection, one(connection, SQL["codes_that_stay"], (json.dumps(gone),)), now)
+
+
 def _taken_up(connection: apsw.Connection, row: Row, now: Instant) -> Row:
     """The event of the exception item that such a run was."""
     run_id, tenant, generation, token = row
@@ -66,9 +74,7 @@ def retire(connection: apsw.Connection, worker_id: WorkerId, turns: Turns | None
     """Mark a worker dead and give all it holds back to the line; no crash is counted."""
     now = moment(connection)
     if fetch(connection, SQL["mark_dead"], {"now": now, "worker_id": worker_id}):
-        # They may have met the code of this worker, and fit that of those who stay: in a deploy the old ones leave when
-        # the new ones have announced themselves.
-        _wake_those_that_wait_for_code(connection, one(connection, SQL["codes_that_stay"], (worker_id,)), now)
+        wake_for_those_who_stay(connection, [worker_id], now)
     held = fetch(connection, SQL["retired"], (worker_id,))
     _hand_back(connection, held, {"reason": "its worker left", "worker": worker_id}, now)
     if turns is not None:

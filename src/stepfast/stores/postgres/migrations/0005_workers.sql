@@ -35,6 +35,25 @@ begin
 end
 $$;
 
+-- Some workers are gone. Runs that wait for code may have met theirs, and fit that of those who stay: in a deploy the old
+-- ones go when the new ones have announced themselves.
+create function stepfast.wake_for_those_who_stay(gone uuid[], moment bigint) returns void
+language sql volatile
+as $$
+    select stepfast.wake_for_code(
+        array(
+            select c
+              from stepfast.worker w, json_array_elements_text(w.codes::json) c
+             where w.worker_id = any (gone)
+            intersect
+            select c
+              from stepfast.worker w, json_array_elements_text(w.codes::json) c
+             where w.dead_at is null
+        ),
+        moment
+    )
+$$;
+
 -- Announces a worker, or hears again what it is; one that was buried stays dead, as its runs may not be back yet. Runs
 -- whose records did not fit the code that they met become ready: the worker that comes now may have what they need.
 create function stepfast.enrol(
@@ -164,9 +183,7 @@ begin
 end
 $$;
 
--- A worker leaves: nothing waits for its lease, and the next of its crew knows who was served last in which queue. Runs
--- that wait for code may have met that of this worker, and fit that of those who stay: in a deploy the old ones leave when
--- the new ones have announced themselves.
+-- A worker leaves: nothing waits for its lease, and the next of its crew knows who was served last in which queue.
 create function stepfast.retire(k_worker uuid, k_crew text, k_queues text[], k_tenants text[]) returns text[]
 language plpgsql volatile
 set lock_timeout = '5s'
@@ -184,18 +201,7 @@ begin
     end;
     update stepfast.worker w set dead_at = moment where w.worker_id = k_worker and w.dead_at is null;
     if found then
-        perform stepfast.wake_for_code(
-            array(
-                select c
-                  from stepfast.worker w, json_array_elements_text(w.codes::json) c
-                 where w.worker_id = k_worker
-                intersect
-                select c
-                  from stepfast.worker w, json_array_elements_text(w.codes::json) c
-                 where w.dead_at is null
-            ),
-            moment
-        );
+        perform stepfast.wake_for_those_who_stay(array[k_worker], moment);
     end if;
     returned := stepfast.give_back(k_worker, null, 'its worker left');
     -- At the end and in order, so that those who leave together wait for no more than each other's commit.
@@ -544,6 +550,9 @@ begin
             returning w.worker_id
         )
         select coalesce(array_agg(g.worker_id::text order by g.worker_id), '{}') into buried from gone g;
+        if cardinality(buried) > 0 then
+            perform stepfast.wake_for_those_who_stay(buried::uuid[], moment);
+        end if;
     end if;
 
     select r.returned, r.failed

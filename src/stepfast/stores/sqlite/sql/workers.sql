@@ -114,10 +114,10 @@ update worker
 returning worker_id;
 
 -- name: codes_that_stay
--- What a worker can execute and others who are alive can, too.
-select json_group_array(c.value)
+-- What workers that are gone could execute and others who are alive can, too.
+select json_group_array(distinct c.value)
   from worker w, json_each(w.codes) c
- where w.worker_id = ?
+ where w.worker_id in (select value from json_each(?))
    and c.value in (select n.value from worker, json_each(worker.codes) n where worker.dead_at is null);
 
 -- name: bury
