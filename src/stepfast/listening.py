@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from stepfast.errands import begin_errand
 from stepfast.kernel.decisions import Decision, HeldRun, NewRun, Started
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import Invalid
@@ -117,7 +118,7 @@ class Listener:
     def hear(self, event: RunEvent) -> None:
         self._unheard.append(event)
         if self.task is None:
-            self.task = asyncio.get_running_loop().create_task(self._hear_all(), name="stepfast-listener")
+            self.task = begin_errand(self._hear_all(), "stepfast-listener")
 
     async def _hear_all(self) -> None:
         try:

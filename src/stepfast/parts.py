@@ -17,6 +17,7 @@ from stepfast.engine.sealing import Sealer
 from stepfast.engine.starting import Starter
 from stepfast.engine.stopping import stop_left_outside
 from stepfast.engine.values import Values
+from stepfast.errands import begin_errand
 from stepfast.kernel.asset_ports import Assets, Contents
 from stepfast.kernel.commands import Cancel, Changed, Request, Rollback, Skip, TimeOut
 from stepfast.kernel.decisions import CallId, Continue, Decision, HandBack, HeldRun, Joins, NewRun, Park, Started
@@ -170,7 +171,7 @@ class Parts:
     def learn_soon(self) -> None:
         """Something may have been registered: let the workers here learn of it, if there are any."""
         if self.learner is not None and self._workers:
-            errand = asyncio.get_running_loop().create_task(self.learner.look(), name="stepfast-learning")
+            errand = begin_errand(self.learner.look(), "stepfast-learning")
             self._errands.add(errand)
             errand.add_done_callback(self._errands.discard)
 

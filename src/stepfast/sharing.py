@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Generic, TypeVar
 
+from stepfast.errands import begin_errand
 from stepfast.kernel.errors import StepfastError
 
 T = TypeVar("T")
@@ -17,7 +18,7 @@ class Opening(Generic[T]):
 
     def __init__(self, code: Coroutine[Any, Any, T]) -> None:
         self.loop = asyncio.get_running_loop()
-        self.task = self.loop.create_task(code, name="stepfast-opening")
+        self.task = begin_errand(code, "stepfast-opening")
         self.users = 0
 
     @property
@@ -54,7 +55,7 @@ class Shared(Generic[T]):
             opening.users -= 1
             if not opening.users and self._current is opening:
                 self._current = None
-                self._ending = asyncio.get_running_loop().create_task(self._end(opening), name="stepfast-closing")
+                self._ending = begin_errand(self._end(opening), "stepfast-closing")
                 # In a task of its own: whoever leaves may be cancelled once more, and must not leave it half closed.
                 await asyncio.shield(self._ending)
 

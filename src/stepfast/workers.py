@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from stepfast.base import AppBase
+from stepfast.errands import begin_errand
 from stepfast.kernel.durations import Duration, span_ms
 from stepfast.kernel.errors import Invalid, StepfastError, WorkerNotFound
 from stepfast.kernel.texts import shown
@@ -80,7 +81,7 @@ class AppWorker:
         """Announce the worker and begin to claim."""
         if self._starting is not None:
             raise StepfastError("This worker was started before. Make another one with `app.worker(...)`.")
-        self._starting = starting = asyncio.create_task(self._start(), name="stepfast-worker-start")
+        self._starting = starting = begin_errand(self._start(), "stepfast-worker-start")
         try:
             # Together with a start that is cancelled this is, too, and it waits until all is tidied up.
             await starting

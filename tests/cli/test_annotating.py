@@ -77,7 +77,7 @@ async def test_nothing_noted_is_said_so(office, run_id):
 
 
 async def test_a_value_that_is_nested_without_end_is_refused(office, run_id):
-    done = await office("runs", "annotate", run_id, "quality", "[" * 5_000)
+    done = await office("runs", "annotate", run_id, "quality", "[" * 100_000)
     assert (done.code, "nested too deeply" in done.err) == (2, True)
 
 

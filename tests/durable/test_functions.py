@@ -456,6 +456,16 @@ async def test_input_output_in_workflow_code_is_refused_with_the_way_to_do_it(da
             await (await app.start(flow))
 
 
+async def test_a_task_factory_in_workflow_code_is_refused_with_the_way_to_make_tasks(database):
+    @workflow
+    async def flow() -> None:
+        asyncio.get_running_loop().set_task_factory(None)
+
+    async with app_on(database, [flow]) as app:
+        with pytest.raises(RunFailed, match=r"set_task_factory: the tasks of a run are its branches.*TaskGroup"):
+            await (await app.start(flow))
+
+
 async def _by_the_loops_timer() -> None:
     asyncio.get_running_loop().call_later(1, print)
 

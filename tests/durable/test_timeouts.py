@@ -237,6 +237,27 @@ async def test_a_step_whose_time_was_over_while_nobody_had_it_is_not_run_again(d
     assert bodies["stuck"] == 1
 
 
+@pytest.mark.parametrize("late", ["2s", "10s"])
+async def test_a_step_that_is_given_up_says_why_its_last_attempt_failed_however_late_that_is(database, late):
+    @step(total_timeout="3s", retry=Retry(attempts=9, base="2s", jitter=0))
+    async def pay() -> None:
+        raise ConnectionError("the bank is closed")
+
+    @workflow
+    async def flow() -> None:
+        await pay()
+
+    async with timed_app(database, flow) as (app, time):
+        run = await app.start(flow)
+        await until_recorded(run, 1)
+        await time.advance(late)
+        with pytest.raises(RunFailed) as raised:
+            await run
+    gave_up = raised.value.__cause__
+    assert isinstance(gave_up, StepTimeout)
+    assert (type(gave_up.__cause__), str(gave_up.__cause__)) == (ConnectionError, "the bank is closed")
+
+
 async def test_no_retry_is_waited_for_that_would_come_after_the_total_timeout(database):
     @step(total_timeout="10s", retry=Retry(attempts=5, base="1m", jitter=0))
     async def fragile() -> None:

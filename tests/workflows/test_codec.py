@@ -461,6 +461,16 @@ def test_a_hint_that_cannot_be_stored_is_refused_by_name():
         ValueCodec("NoSuchThing", WHAT).encode(1)
 
 
+def test_a_hint_over_which_pydantic_stumbles_is_refused_by_name():
+    class Stumbling:
+        @classmethod
+        def __get_pydantic_core_schema__(cls, *_):
+            raise ValueError("zip() argument 2 is shorter than argument 1")
+
+    with pytest.raises(InvalidDefinition, match=r"the result of step 'charge' .* zip\(\) argument 2 is shorter"):
+        ValueCodec(Stumbling, WHAT).encode(1)
+
+
 def test_a_hint_of_a_parameter_that_cannot_be_stored_is_refused_by_the_name_of_the_parameter():
     def pack(count: int, data: bytearray | None = None) -> None: ...
 

@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
+from stepfast.errands import begin_errand
+
 T = TypeVar("T")
 
 MAX_ITEMS = 500
@@ -46,7 +48,7 @@ class Grouper(Generic[T]):
 
     def start(self) -> None:
         """Begin to commit what is added."""
-        self._worker = asyncio.get_running_loop().create_task(self._work(), name="stepfast-grouper")
+        self._worker = begin_errand(self._work(), "stepfast-grouper")
 
     def add(self, item: T) -> None:
         """Commit this item with the next batch."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from stepfast.errands import begin_errand
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.ports import Store
 from stepfast.log import Log
@@ -66,7 +67,7 @@ class Hints:
         self._told += 1
         self._topics.add(topic)
         if self._sender is None:
-            self._sender = asyncio.get_running_loop().create_task(self._send_all(), name="stepfast-hints")
+            self._sender = begin_errand(self._send_all(), "stepfast-hints")
 
     def send_along(self, topic: str) -> None:
         """Let the other processes know with the next hint, or in a short while: whoever waits for it is here."""

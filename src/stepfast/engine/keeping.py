@@ -10,6 +10,7 @@ from typing import Generic, Protocol, TypeVar
 
 from stepfast.engine.swapping import has_large, size_of, slim
 from stepfast.engine.values import Values
+from stepfast.errands import begin_errand
 from stepfast.kernel.decisions import Decision, HeldRun
 from stepfast.kernel.errors import LeaseLost, StoreUnavailable
 from stepfast.log import Log
@@ -62,7 +63,7 @@ class Keeper(Generic[K]):
             return False
         self._lines[item.run] = deque([item])
         assert self._home is not None
-        task = self._home.create_task(self._work(item.run), name="stepfast-keeper")
+        task = begin_errand(self._work(item.run), "stepfast-keeper", loop=self._home)
         self._working.add(task)
         task.add_done_callback(self._working.discard)
         return True

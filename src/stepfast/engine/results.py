@@ -7,6 +7,7 @@ import contextlib
 import weakref
 from collections import Counter
 
+from stepfast.errands import begin_errand
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.ports import Store
@@ -134,7 +135,7 @@ class Results:
         elif self._asker is None:
             self._pause_s = FIRST_LOOK_FROM_HERE_S
         if self._asker is None:
-            self._asker = asyncio.get_running_loop().create_task(self._ask(), name="stepfast-results")
+            self._asker = begin_errand(self._ask(), "stepfast-results")
 
     def look_now(self) -> None:
         """Some run has ended somewhere: ask at once rather than after the pause."""

@@ -12,6 +12,7 @@ from functools import partial
 from stepfast.engine.committer import Committer
 from stepfast.engine.swapping import fill, has_references
 from stepfast.engine.values import Values
+from stepfast.errands import begin_errand
 from stepfast.kernel import plan_rules, rules, troubles
 from stepfast.kernel.decisions import NOTHING_YET, CallId, Decision, HeldRun, History, Joins
 from stepfast.kernel.durations import Instant
@@ -35,9 +36,10 @@ from stepfast.kernel.views import OutcomeView
 from stepfast.log import Log, about
 from stepfast.workflows import failures
 from stepfast.workflows.bodies import Later
+from stepfast.workflows.branches import Parked
 from stepfast.workflows.perform import Continued, Ending, Performance, Raised, Returned, ReturnedInPart, Stopped
 from stepfast.workflows.registry import Executable
-from stepfast.workflows.stay import Held, Host, Parked
+from stepfast.workflows.stay import Held, Host
 from stepfast.workflows.step_calls import is_never_retried
 
 log = Log("worker")
@@ -136,7 +138,7 @@ class Execution:
         if not run.begun:
             executor.committer.ride(run, Event(EventType.STARTED, executor.clock.now()))
         if has_references(run, self._history):
-            self._errand = asyncio.get_running_loop().create_task(self._read_values(), name="stepfast-values")
+            self._errand = begin_errand(self._read_values(), "stepfast-values")
         else:
             self._perform()
 
@@ -210,7 +212,7 @@ class Execution:
         # Not all errors have a text: a KeyboardInterrupt has none.
         name = error.code if isinstance(error, StepfastError) else type(error).__name__
         reason = f"{name}: {error}"
-        self._errand = asyncio.get_running_loop().create_task(self._put_off(reason), name="stepfast-trouble")
+        self._errand = begin_errand(self._put_off(reason), "stepfast-trouble")
 
     def lack_code(self) -> None:
         """Give the run back, for a worker that has its code; if a few in a row had not, it waits for one to come."""

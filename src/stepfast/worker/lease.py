@@ -12,6 +12,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from stepfast.errands import begin_errand
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.exchange import Beat, Enrolment, Holding, Turns
@@ -204,7 +205,7 @@ class Lease:
             self.heard(beat, number)
         elif not self._is_ending and (self._renewal is None or self._renewal.done()):
             self.lost("it was buried by another worker")
-            self._renewal = asyncio.get_running_loop().create_task(self._renew(), name="stepfast-renewal")
+            self._renewal = begin_errand(self._renew(), "stepfast-renewal")
 
     async def _renew(self) -> None:
         """Come back under a new id; the old one stays dead for good."""

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from stepfast.engine.publishing import Publisher
+from stepfast.errands import begin_errand
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.ports import Clock
 from stepfast.kernel.sinks import HeldBack, SinkLetter
@@ -35,7 +36,7 @@ class PublishLoop:
 
     def start(self) -> None:
         """Publish from now on."""
-        self._passes = asyncio.create_task(self.run(), name="stepfast-publishing")
+        self._passes = begin_errand(self.run(), "stepfast-publishing")
 
     async def stop(self) -> None:
         """Publish no more, and leave the sink to others."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from stepfast.errands import begin_errand
 from stepfast.kernel.ports import Clock
 
 
@@ -32,7 +33,7 @@ class WakeUp(asyncio.Event):
 
     def _sleep(self, pause_ms: int) -> None:
         self._ends_at = self._clock.now() + pause_ms
-        self._sleeper = asyncio.ensure_future(self._sleep_and_wake(self._ends_at, pause_ms))
+        self._sleeper = begin_errand(self._sleep_and_wake(self._ends_at, pause_ms))
 
     def _end_sleep(self) -> None:
         if self._sleeper is not None:

@@ -14,6 +14,7 @@ from stepfast.engine.publishing import Publisher
 from stepfast.engine.sealing import Sealer
 from stepfast.engine.sweeping import Sweep
 from stepfast.engine.values import Values
+from stepfast.errands import begin_errand
 from stepfast.kernel.decisions import NOTHING_YET, HeldRun, History, Joins
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import LeaseLost, StepfastError
@@ -184,19 +185,18 @@ class Worker:
         self._wire()
         await self._lease.take()
         self._accepting = True
-        loop = asyncio.get_running_loop()
         self._loops = [
-            loop.create_task(self._claims.run(), name="stepfast-claims"),
-            loop.create_task(self._upkeep.run(), name="stepfast-upkeep"),
-            loop.create_task(self._sweep.run(), name="stepfast-sweep"),
+            begin_errand(self._claims.run(), "stepfast-claims"),
+            begin_errand(self._upkeep.run(), "stepfast-upkeep"),
+            begin_errand(self._sweep.run(), "stepfast-sweep"),
         ]
         self._watch_lease()
         if self.sealer is not None:
             sealing = SealLoop(self.sealer, self._clock, self._settings.seal_every_ms)
-            self._loops.append(loop.create_task(sealing.run(), name="stepfast-sealing"))
+            self._loops.append(begin_errand(sealing.run(), "stepfast-sealing"))
         if self.pruner is not None:
             pruning = PruneLoop(self.pruner, self._clock, self._settings.prune_every_ms)
-            self._loops.append(loop.create_task(pruning.run(), name="stepfast-pruning"))
+            self._loops.append(begin_errand(pruning.run(), "stepfast-pruning"))
         for sink, from_start in self.subscriptions:
             bounds = (Backoff(), from_start, self._settings.max_publish)
             publisher = Publisher(self._store, self._clock, sink, self.worker_id, *bounds)
@@ -205,7 +205,7 @@ class Worker:
             publishing.start()
 
     def _watch_lease(self) -> None:
-        self._watch = asyncio.get_running_loop().create_task(self._lease.watch(), name="stepfast-lease")
+        self._watch = begin_errand(self._lease.watch(), "stepfast-lease")
 
     def publish(self) -> None:
         """Something was written: sinks are to have it soon."""
@@ -380,7 +380,7 @@ class Worker:
         self._run_errand(self._lease.give_back_unknown(self._held.unknown(beat.holdings), number))
 
     def _run_errand(self, errand: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(errand)
+        task = begin_errand(errand)
         self._errands.add(task)
         task.add_done_callback(self._errand_done)
 

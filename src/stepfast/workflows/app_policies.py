@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
+from stepfast.errands import begin_errand
 from stepfast.kernel.durations import Duration
 from stepfast.kernel.error_kinds import mark_transient
 from stepfast.kernel.errors import Invalid, PolicyConflict
@@ -126,8 +127,7 @@ class Policy:
         around = contextvars.copy_context()
         # It looks at what is told; what it read, noted or told itself would be taken for the step's.
         around.run(current_step.set, info.aside)
-        loop = asyncio.get_running_loop()
-        asking = loop.create_task(caught(lambda _: check.answer(known), lambda: None), context=around)
+        asking = begin_errand(caught(lambda _: check.answer(known), lambda: None), context=around)
         try:
             await asyncio.wait({asking}, timeout=self.timeout_ms / 1_000)
             if not asking.done():

@@ -18,6 +18,16 @@ if TYPE_CHECKING:
     from stepfast.workflows.calls import Operation
     from stepfast.workflows.context import RunContext
 
+# How often a thread that waits for an answer looks whether there is anybody left to give it.
+LOOK_FOR_LOOP_S = 1
+
+
+class Parked(BaseException):
+    """The run's code is being dropped here: it waits, was cancelled, or belongs to another worker now.
+
+    No Exception, so that code which catches those does not take it for a failure of its own.
+    """
+
 
 class ThreadAnswer(Future[Any]):
     """What the thread of a `def` workflow waits for."""
@@ -25,6 +35,14 @@ class ThreadAnswer(Future[Any]):
     on_cancel: Callable[[], object] | None = None
     task: Task[Any] | None = None
     """The code of the run that it comes from, if it comes from such."""
+
+    def came_within(self, span_s: float) -> bool:
+        """Wait for it, but no longer than that."""
+        try:
+            self.exception(span_s)
+        except TimeoutError:
+            return self.done()
+        return True
 
     def call_off(self) -> None:
         """What the thread waits for is called off, and it is told so; on the worker's loop only."""
@@ -83,8 +101,15 @@ class ThreadCode:
 
     def ask(self, begin: Callable[[ThreadAnswer], object]) -> Any:
         """Have the worker's loop begin something, and wait here for its answer."""
-        answer = ThreadAnswer()
-        self.branch.context.outer.call_soon_threadsafe(self._begin, begin, answer)
+        answer, outer = ThreadAnswer(), self.branch.context.outer
+        try:
+            outer.call_soon_threadsafe(self._begin, begin, answer)
+        except RuntimeError:
+            raise Parked from None
+        while not answer.came_within(LOOK_FOR_LOOP_S):
+            # A loop that was closed under an open app answers no more, and a process that ends waits for this thread.
+            if outer.is_closed():
+                raise Parked
         return answer.result()
 
     def run(self, make: Callable[[], Awaitable[Any]]) -> Any:

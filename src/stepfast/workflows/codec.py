@@ -289,7 +289,7 @@ def schema_of(hint: Any, subject: str) -> Any:
         schema: Any = dict(
             typing.cast(Any, TypeAdapter)(types.GenericAlias(list, (modern(hint),)), config=CONFIG).core_schema
         )
-    except (PydanticUserError, NameError, TypeError) as error:
+    except (PydanticUserError, NameError, TypeError, ValueError) as error:
         reason = str(error).split("\n")[0].split(". ")[0].rstrip(".")
         remedy = "Use plain types, dataclasses, TypedDicts or pydantic models."
         raise InvalidDefinition(f"{subject} cannot be stored by its hint {hint!r}: {reason}. {remedy}") from error

@@ -17,10 +17,10 @@ from stepfast.kernel.replay import NOTHING_RECORDED, Replay, check_all_claimed
 from stepfast.kernel.states import STEP_CUT_OFF, STEP_ENDED, StepState
 from stepfast.workflows import failures
 from stepfast.workflows.bodies import StepBody
-from stepfast.workflows.branches import Branch
+from stepfast.workflows.branches import Branch, Parked
 from stepfast.workflows.calls import Answer, Asked, Operation
 from stepfast.workflows.namesakes import refuse_namesake
-from stepfast.workflows.stay import Host, Parked, Stay
+from stepfast.workflows.stay import Host, Stay
 from stepfast.workflows.wait_calls import ReceiveCall
 
 

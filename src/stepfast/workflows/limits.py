@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from stepfast.errands import begin_errand
 from stepfast.kernel.durations import Duration, Instant, span_ms
 from stepfast.kernel.errors import Invalid, InvalidDefinition, StepTimeout
 
@@ -109,8 +110,8 @@ async def run_within(limit: Limit, clock: Clock, body: Body) -> Any:
     if limit.span_ms <= 0:
         raise OutOfTime(limit)
     begun = asyncio.Event()
-    running = asyncio.create_task(caught(body, begun.set))
-    timer = asyncio.create_task(_expire(begun, clock, limit.span_ms))
+    running = begin_errand(caught(body, begun.set))
+    timer = begin_errand(_expire(begun, clock, limit.span_ms))
     try:
         await asyncio.wait({running, timer}, return_when=asyncio.FIRST_COMPLETED)
         if not running.done():

@@ -346,25 +346,30 @@ def current_branch_of(loop: RunLoop) -> Branch:
 
 
 def _refusal(name: str) -> Callable[..., NoReturn]:
-    way = _IN_TIME if name in ("call_later", "call_at") else "Do it in a function marked @step, and await that."
+    way = _WAYS.get(name, "Do it in a function marked @step, and await that.")
 
     def refuse(self: RunLoop, *args: Any, **options: Any) -> NoReturn:
         close_refused(sys._getframe(1), args)
-        raise WrongCall(
-            f"Workflow code called the event loop's {name}: timers, threads and I/O cannot be replayed. {way}"
-        )
+        raise WrongCall(f"Workflow code called the event loop's {name}: {_WHY.get(name, _NOT_REPLAYED)}. {way}")
 
     return refuse
 
 
 # What people meant who came there by asyncio's sleep, wait_for and timeout.
 _IN_TIME = "Wait with `await sleep(...)`, limit with `async with timeout(...)`, both from stepfast."
+_WAYS = {
+    "call_later": _IN_TIME,
+    "call_at": _IN_TIME,
+    "set_task_factory": "Make tasks with `asyncio.create_task`, `TaskGroup` or `gather`.",
+}
+_NOT_REPLAYED = "timers, threads and I/O cannot be replayed"
+_WHY = {"set_task_factory": "the tasks of a run are its branches, and made by the run itself"}
 
 
 _OUTSIDE = """
     call_later call_at run_in_executor getaddrinfo getnameinfo create_connection create_server
     create_datagram_endpoint create_unix_connection create_unix_server connect_accepted_socket
-    connect_read_pipe connect_write_pipe subprocess_shell subprocess_exec start_tls sendfile add_reader
+    connect_read_pipe connect_write_pipe set_task_factory subprocess_shell subprocess_exec start_tls sendfile add_reader
     add_writer remove_reader remove_writer sock_recv sock_recv_into sock_recvfrom sock_sendall
     sock_sendto sock_connect sock_accept sock_sendfile add_signal_handler run_forever run_until_complete
 """

@@ -19,10 +19,10 @@ from stepfast.kernel.states import WaitKind
 from stepfast.kernel.texts import error_line
 from stepfast.workflows import failures
 from stepfast.workflows.bodies import ContinueAs, Later, Partial
-from stepfast.workflows.branches import Branch, enter_thread
+from stepfast.workflows.branches import Branch, Parked, enter_thread
 from stepfast.workflows.context import RunContext
 from stepfast.workflows.registry import Executable
-from stepfast.workflows.stay import Host, Parked
+from stepfast.workflows.stay import Host
 
 # Of what the code raised, where the run waits for other code.
 MAX_REASON = 500

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from stepfast.errands import begin_errand
 from stepfast.kernel import rules
 from stepfast.kernel.blobs import LargeValues
 from stepfast.kernel.commands import Changed, Request
@@ -21,16 +22,10 @@ from stepfast.kernel.ports import Clock, Recorder, Store
 from stepfast.kernel.retry import Retry
 from stepfast.kernel.states import StepState
 from stepfast.workflows.bodies import StorageHost
+from stepfast.workflows.branches import Parked
 from stepfast.workflows.limits import BodyThreads
 from stepfast.workflows.loop import open_loop
 from stepfast.workflows.mailbox import Mailbox
-
-
-class Parked(BaseException):
-    """The run's code is being dropped here: it waits, was cancelled, or belongs to another worker now.
-
-    No Exception, so that code which catches those does not take it for a failure of its own.
-    """
 
 
 class Held(Exception):
@@ -146,7 +141,7 @@ class Stay:
 
         A task that nobody refers to may vanish, and the run would wait for ever for what it was to bring.
         """
-        task = self.outer.create_task(errand, name=name)
+        task = begin_errand(errand, name, loop=self.outer)
         self._errands.add(task)
         task.add_done_callback(self._errand_done)
         return task

@@ -7,11 +7,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
+from stepfast.errands import begin_errand
 from stepfast.kernel import rules
 from stepfast.kernel.decisions import Decision, OpenWait, Record
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.error_kinds import is_transient
-from stepfast.kernel.errors import Invalid, PolicyConflict, RowsRefused, Unstorable, WrongCall
+from stepfast.kernel.errors import Invalid, PolicyConflict, RowsRefused, StepTimeout, Unstorable, WrongCall
 from stepfast.kernel.events import Event
 from stepfast.kernel.outside import Asking
 from stepfast.kernel.outside_rules import go_outside
@@ -56,6 +57,8 @@ class StepCall:
         self._begun_at = Instant(0)
         """When the first attempt began, whoever made it."""
         self._due_at = Instant(0)
+        self._last_error: BaseException | None = None
+        """Why the last attempt failed, if one did."""
         self._scheduling = False
         self._backoff: OpenWait | None = None
         """The wait for the next attempt, or for outside work, open in the store until the next record closes it."""
@@ -90,9 +93,8 @@ class StepCall:
             work = self._outside(asked, record, asked.context.mailbox.wait(record.seq))
             if work.is_over:
                 return
-        # Not by the loop's own factory, which may begin a task at once: the code's turn is not over yet.
         code = self._perform(asked, record, work)
-        self._task = asyncio.Task(code, loop=asked.context.outer, name=self.name, context=asked.variables)
+        self._task = begin_errand(code, self.name, loop=asked.context.outer, context=asked.variables)
 
     def call_off(self, asked: Asked) -> None:
         """A body that still runs is cancelled; a record under way stays."""
@@ -169,6 +171,8 @@ class StepCall:
         if record.state is StepState.RUNNING:
             return True
         self._attempt_no += 1
+        if record.error is not None:
+            self._last_error = failures.revive(failures.from_text(record.error))
         self._due_at = record.due_at or record.ended_at
         self._backoff = context.mailbox.wait(record.seq)
         return await self._rest(asked)
@@ -204,7 +208,7 @@ class StepCall:
         self._begun_at = self._begun_at or started_at
         limit = attempt_limit(self._body.limits, self._begun_at, started_at)
         if limit is not None and limit.span_ms == 0:
-            self._fail(asked, started_at, given_up(asked.call.address, max(attempt - 1, 1), self._body.limits))
+            self._fail(asked, started_at, self._given_up(asked, max(attempt - 1, 1)))
             return True
         self._tell_start(asked, started_at)
         try:
@@ -294,15 +298,21 @@ class StepCall:
             return True
         delay_ms, end = retry.delay_ms(attempt, asked.seed), limits.end(self._begun_at)
         if end is not None and asked.context.host.clock.now() + delay_ms >= end:
-            gave_up = given_up(address, attempt, limits)
-            gave_up.__cause__ = error
-            self._fail(asked, started_at, gave_up)
+            self._last_error = error
+            self._fail(asked, started_at, self._given_up(asked, attempt))
             return True
         return not await self._schedule(asked, started_at, error, delay_ms)
+
+    def _given_up(self, asked: Asked, attempt: int) -> StepTimeout:
+        """Its time is over between two attempts: what failed it is why the last one did."""
+        error = given_up(asked.call.address, attempt, self._body.limits)
+        error.__cause__ = self._last_error
+        return error
 
     async def _schedule(self, asked: Asked, started_at: Instant, error: BaseException, delay_ms: int) -> bool:
         """Record the failed attempt, and when the next is due; False when the run cannot go on here."""
         context = asked.context
+        self._last_error = error
         text = failures.to_text(failures.describe(error))
         record = asked.new_record(StepState.PENDING, self._attempt_no, started_at, error=text)
         self._due_at = Instant(record.ended_at + delay_ms)

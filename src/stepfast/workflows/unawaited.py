@@ -17,7 +17,8 @@ def comes_from_as_completed(frame: FrameType | None) -> bool:
     """Whether a task is made by `asyncio.as_completed`, which goes through coroutines in the order of a set."""
     while frame is not None and frame.f_globals.get("__name__", "").startswith("asyncio"):
         if frame.f_code.co_qualname.startswith(("as_completed", "_AsCompletedIterator")):
-            _close_all(frame.f_locals.get(".0", ()))
+            # Where Python has comprehensions of their own, the set that it goes through; else what it was given.
+            _close_all(next((frame.f_locals[name] for name in (".0", "aws", "fs") if name in frame.f_locals), ()))
             return True
         frame = frame.f_back
     return False

@@ -53,6 +53,10 @@ def _signed(
         .not_valid_after(now + timedelta(days=1))
         .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
     )
+    # Python 3.13 verifies strictly: who is signed names the key of who has signed.
+    known_by = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
+    builder = builder.add_extension(known_by, critical=False)
+    builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     if not is_authority:
         builder = builder.add_extension(names, critical=False)
     return builder.sign(issuer_key, hashes.SHA256())

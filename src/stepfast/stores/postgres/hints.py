@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Sequence
 
+from stepfast.errands import begin_errand
 from stepfast.kernel.errors import StoreUnavailable
 from stepfast.log import Log
 from stepfast.stores.postgres.driver import Connection
@@ -44,7 +45,7 @@ class Ear:
         """Call `heard` with each topic that another process hints at, from now on until closed."""
         self._heard = heard
         await self._try_to_listen()
-        self._listening = asyncio.create_task(self._keep_listening(), name="stepfast-hints")
+        self._listening = begin_errand(self._keep_listening(), "stepfast-hints")
 
     async def close(self) -> None:
         """Stop listening."""

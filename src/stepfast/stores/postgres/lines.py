@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
+from stepfast.errands import begin_errand
 from stepfast.kernel.errors import StoreUnavailable
 from stepfast.stores.postgres import driver
 from stepfast.stores.postgres.driver import Connection, PostgresError, Row, sqlstate
@@ -212,7 +213,7 @@ async def _undisturbed(connecting: Coroutine[Any, Any, Connection]) -> Connectio
 
     The driver asks for TLS with a future that nobody looks at if it is cancelled too early: asyncio complains of that.
     """
-    task = asyncio.ensure_future(connecting)
+    task = begin_errand(connecting)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
