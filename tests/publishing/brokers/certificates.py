@@ -33,6 +33,19 @@ def make_certificates(folder: Path) -> Certificates:
     return made
 
 
+_TO_SIGN = x509.KeyUsage(
+    digital_signature=True,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+
+
 def _signed(
     name: str,
     key: ec.EllipticCurvePrivateKey,
@@ -53,11 +66,13 @@ def _signed(
         .not_valid_after(now + timedelta(days=1))
         .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
     )
-    # Python 3.13 verifies strictly: who is signed names the key of who has signed.
+    # Python 3.13 verifies strictly: who is signed names the key of who has signed, an authority what its own is for.
     known_by = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
     builder = builder.add_extension(known_by, critical=False)
     builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    if not is_authority:
+    if is_authority:
+        builder = builder.add_extension(_TO_SIGN, critical=True)
+    else:
         builder = builder.add_extension(names, critical=False)
     return builder.sign(issuer_key, hashes.SHA256())
 
