@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from stepfast import Retry, RunFailed, RunState, StepfastError, WrongCall, step, workflow
+from stepfast import Retry, RunFailed, RunState, StepfastError, WrongCall, sleep, step, workflow
 from tests.support.apps import Bodies, app_on
 
 ONCE = Retry(attempts=1)
@@ -463,6 +463,19 @@ async def test_a_task_factory_in_workflow_code_is_refused_with_the_way_to_make_t
 
     async with app_on(database, [flow]) as app:
         with pytest.raises(RunFailed, match=r"set_task_factory: the tasks of a run are its branches.*TaskGroup"):
+            await (await app.start(flow))
+
+
+async def test_a_durable_call_in_a_task_that_was_not_made_by_the_loop_is_refused_with_the_way_to_make_one(database):
+    async def rest() -> None:
+        await sleep("1h")
+
+    @workflow
+    async def flow() -> None:
+        await asyncio.Task(rest(), loop=asyncio.get_running_loop())
+
+    async with app_on(database, [flow]) as app:
+        with pytest.raises(RunFailed, match=r"in a Task that the workflow's loop has not made.*asyncio\.create_task"):
             await (await app.start(flow))
 
 

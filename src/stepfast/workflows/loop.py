@@ -338,9 +338,14 @@ class RunLoop(asyncio.AbstractEventLoop):
 def current_branch_of(loop: RunLoop) -> Branch:
     """The branch of the task that runs now in this loop."""
     task = asyncio.current_task(loop)
-    if not isinstance(task, BranchTask):
+    if task is None:
         raise WrongCall(
             "A durable call was made in a callback, outside every task of its workflow. Await it in a task."
+        )
+    if not isinstance(task, BranchTask):
+        raise WrongCall(
+            f"A durable call was made in a {type(task).__qualname__} that the workflow's loop has not made: it has no "
+            "place in the run. Make tasks with `asyncio.create_task`, `TaskGroup` or `gather`."
         )
     return task.branch
 
