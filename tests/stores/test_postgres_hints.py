@@ -52,8 +52,9 @@ async def test_an_ear_that_lost_its_connection_listens_again(migrated_postgres_u
         asking(migrated_postgres_url) as connection,
     ):
         heard = await listening(there)
-        ours = "select pg_terminate_backend(pid) from pg_stat_activity where query ilike 'listen%'"
-        assert await connection.fetchval(ours)
+        # Until it is gone, and what comes is heard by the next one: a process that was only told to end hears on a while.
+        end = "select pg_terminate_backend(pid, 60000) from pg_stat_activity where query ilike 'listen%'"
+        assert await connection.fetchval(end)
         await until(heard, lambda: here.hint(["again"]))
         assert await next_of(heard) == "again"
         assert told(caplog) == ["hints_lost", "hints_returned"]

@@ -90,6 +90,17 @@ async def test_a_claim_takes_no_more_statements_for_more_runs(harness):
     assert counts[0] == counts[1]
 
 
+async def test_a_claim_takes_no_more_statements_for_more_codes(harness):
+    await harness.enrol()
+    counts = []
+    for codes in (("order@1",), ("order@1", *(f"other@{version}" for version in range(20)))):
+        await harness.start_many(2)
+        with statements_of(writer_of(harness)) as seen:
+            assert len(await harness.claim(room=2, codes=codes)) == 2
+        counts.append(len(seen))
+    assert counts[0] == counts[1]
+
+
 async def test_a_commit_takes_no_more_statements_for_more_runs(harness):
     await harness.enrol()
     counts = []

@@ -13,6 +13,7 @@ from typing import TypeVar
 import apsw
 
 from stepfast.kernel.errors import StoreUnavailable, StoreUnusable
+from stepfast.stores.sqlite.asking import set_clock
 from stepfast.stores.sqlite.problems import explained
 from stepfast.stores.sqlite.turnstile import Turnstile
 
@@ -25,6 +26,11 @@ CACHE_KIB = 64 * 1024
 COMPILED = 300
 # Pages that change with every commit are copied back to the file once for all the commits in between.
 CHECKPOINT_PAGES = 4_000
+
+
+# What is said of the writing when a file is found to be gone.
+NOTHING_WRITTEN = "Nothing was written"
+LAST_LOST = "What was written last is lost"
 
 
 class Reader:
@@ -77,7 +83,7 @@ class Reader:
         # One plan for all values: otherwise many statements are compiled anew for each row of an executemany, which
         # made claims six times as dear.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-        connection.create_scalar_function("now_ms", lambda *_: self._clock(), 0)
+        set_clock(connection, self._clock)
         connection.execute(f"pragma cache_size = -{CACHE_KIB}")
 
     def _opened(self) -> apsw.Connection:
@@ -150,43 +156,50 @@ class Writer(Reader):
         return self._perform_then(work, then) if found is None else found
 
     def _look(self, question: Callable[[apsw.Connection], T]) -> T:
-        connection = self._opened()
         # Whoever is idle hears of a file that is gone as well, and not only with its next heartbeat.
-        self._check_file(connection)
-        self._check_wal(connection, "Nothing was written")
-        return question(connection)
+        return question(self._checked(NOTHING_WRITTEN))
 
     def _perform_single(self, work: Callable[[apsw.Connection], T]) -> T:
         assert self._turnstile is not None
+        connection = self._checked(NOTHING_WRITTEN)
         with self._turnstile.turn():
-            answer = self._look(work)
-            self._check_wal(self._opened(), "What was written last is lost")
+            answer = work(connection)
+        self._checked(LAST_LOST)
         return answer
 
     def _perform(self, work: Callable[[apsw.Connection], T]) -> T:
         """Do the work in one transaction: it has happened whole, or not at all."""
-        connection = self._opened()
         assert self._turnstile is not None
+        connection = self._checked(NOTHING_WRITTEN)
         with self._turnstile.turn():
             connection.execute("begin immediate")
             try:
                 answer = work(connection)
-                self._check_file(connection)
-                self._check_wal(connection, "Nothing was written")
                 connection.execute("commit")
-                self._check_wal(connection, "What was written last is lost")
             finally:
                 # SQLite has rolled back by itself when the disk was full.
                 if connection.in_transaction:
                     connection.execute("rollback")
+        self._checked(LAST_LOST)
         return answer
 
-    def _check_file(self, connection: apsw.Connection) -> None:
-        """Commit nothing to a file that nobody can open any more: the system keeps a removed one until it is closed."""
+    def _checked(self, state: str) -> apsw.Connection:
+        """The connection, if what is written by it can be read: asked before and behind each turn at the file.
+
+        In the turn each question would cost the thread its turn at the interpreter, while all others wait. What was
+        lost is never answered for: who has lost it between the two hears of it behind the second.
+        """
+        connection = self._opened()
+        self._check_file(connection, state)
+        self._check_wal(connection, state)
+        return connection
+
+    def _check_file(self, connection: apsw.Connection, state: str) -> None:
+        """Answer for nothing in a file that nobody can open any more; the system keeps one until it is closed."""
         if _file_at(connection.filename) != self._file:
             raise StoreUnusable(
-                f"The store {self._path} was removed or replaced while it was in use. Nothing was written. If that "
-                "very file was moved, move it back, and work goes on; else start this program again."
+                f"The store {self._path} was removed or replaced while it was in use. {state}. If that very file was "
+                "moved, move it back, and work goes on; else start this program again."
             )
 
     def _check_wal(self, connection: apsw.Connection, state: str) -> None:

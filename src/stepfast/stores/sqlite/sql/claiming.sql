@@ -70,6 +70,39 @@ select min(due_at)
    and due_at is not null
    and hold = 0;
 
+-- name: next_tenants
+-- For each code the first tenant after one that has ready runs for it, as one value: a look into the index for each, and
+-- the thread that holds the file's lock is given its turn once.
+select json_group_array(json_array(c.value, (
+           select t.tenant
+             from task t
+            where t.queue = :queue
+              and t.code = c.value
+              and t.tenant > :tenant
+              and t.state = 'ready'
+              and t.hold = 0
+              and t.crashes = 0
+            order by t.tenant
+            limit 1
+       )))
+  from json_each(:codes) c;
+
+-- name: first_tenants
+-- The same, but the tenant itself will do.
+select json_group_array(json_array(c.value, (
+           select t.tenant
+             from task t
+            where t.queue = :queue
+              and t.code = c.value
+              and t.tenant >= :tenant
+              and t.state = 'ready'
+              and t.hold = 0
+              and t.crashes = 0
+            order by t.tenant
+            limit 1
+       )))
+  from json_each(:codes) c;
+
 -- name: next_tenant
 -- The first tenant after one that has ready runs for a code: one look into the index, however many runs there are.
 select tenant
