@@ -93,10 +93,17 @@ def pages_of_runs(store: Store, where: RunFilter, command: Asked) -> Pages:
     async def page(before: RunId | None, size: int) -> Page:
         answered = await earlier.runs()
         views, last = await _filled(read, lambda view: _fits(view, where) or view.run_id in answered, before, size)
-        wanted = [view for view in views if is_legal(view.state, action) or view.run_id in answered]
+        wanted = [view for view in views if _allows(view, where, action) or view.run_id in answered]
         return Page([(view.run_id, view.tenant) for view in wanted], len(views) - len(wanted), last)
 
     return page
+
+
+def _allows(view: RunView, where: RunFilter, action: str) -> bool:
+    """Whether a run's state may allow the command; what only some runs of a state allow must be asked for by it."""
+    return is_legal(view.state, action) or (
+        action == "retry" and where.state is view.state and is_legal(view.state, "retry_open")
+    )
 
 
 def _fits(view: RunView, where: RunFilter) -> bool:

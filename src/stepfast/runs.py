@@ -310,7 +310,10 @@ class Run(Generic[T]):
         actor: str | None = None,
         dry_run: bool = False,
     ) -> Changed:
-        """Let a failed run go on, as a new generation, without the failure that ended it or from a failed step on."""
+        """Let a failed run go on, as a new generation, without the failure that ended it or from a failed step on.
+
+        One that waits for code that fits looks at the code again, in the generation it has.
+        """
         return await self._change(asked(retry_command(step, version), key, reason, actor, dry_run))
 
     async def rerun(

@@ -61,3 +61,23 @@ async def test_it_waits_for_code_that_fits_and_goes_on_with_it(database, changed
     async with engine(database=database, workflows=[order]) as opened:
         assert await opened.result(opened.app.get(run.id)) == "receipt over 4900, in full"
     assert BODIES == {"charge": 1}
+
+
+async def test_a_person_has_it_look_at_the_code_again_and_it_keeps_what_it_has(database):
+    BODIES.clear()
+    async with engine(database=database, workflows=[order]) as opened:
+        run = await opened.start(order, 4_900)
+        await opened.run_until_idle()
+        await opened.signal(run, "paid", "in full")
+    async with engine(database=database, workflows=[order_with_more]) as opened:
+        await opened.run_until_idle()
+        waiting = opened.app.get(run.id)
+        assert f"`stepfast runs retry {run.id}`" in str(await waiting.why())
+        assert (await waiting.retry(actor="ann")).state is RunState.RUNNING
+        await opened.run_until_idle()
+        info = await waiting.info()
+        assert (info.state, info.generation) == (RunState.WAITING, 1)
+        told = [event.type for event in await waiting.history()]
+        assert told[-4:] == ["resumed", "claimed", "exception_opened", "waiting"]
+        assert (await waiting.at(len(told))).state.state is RunState.WAITING
+    assert BODIES == {"charge": 1}

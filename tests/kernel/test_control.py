@@ -23,6 +23,7 @@ from stepfast.kernel.control import decide
 from stepfast.kernel.decisions import CallId, Joins
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import IllegalMove, Invalid, NothingBefore, StepNotFound
+from stepfast.kernel.events import EventType
 from stepfast.kernel.exchange import DeadRun
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.marks import failing_steps, find_step
@@ -124,6 +125,20 @@ def test_a_retry_leaves_caught_failures_alone():
     steps = [mark(1, "a", StepState.FAILED), mark(2, "b"), mark(3, "c", StepState.FAILED), mark(4, "d")]
     run = locked(error=failure("c#1"), steps=steps)
     assert judged(run, asked(RetryRun()), NOW).reopen.superseded == (CallId("", "c", 1),)
+
+
+def test_a_retry_of_a_run_that_waits_for_code_opens_no_generation():
+    run = locked(RunState.WAITING, task=TaskState.WAITING, lacks_code=True)
+    change = judged(run, asked(RetryRun(), actor="ann"), NOW)
+    assert (change.state, change.ready, change.reopen) == (RunState.RUNNING, True, None)
+    assert [(event.type, event.actor) for event in change.events] == [(EventType.RESUMED, "ann")]
+
+
+@pytest.mark.parametrize("command", [RetryRun("charge"), RetryRun(version=3)])
+def test_a_run_that_waits_for_code_is_retried_as_a_whole_and_under_its_version(command):
+    run = locked(RunState.WAITING, task=TaskState.WAITING, lacks_code=True)
+    with pytest.raises(IllegalMove, match="as a whole only, and under no other version"):
+        judged(run, asked(command), NOW)
 
 
 def test_a_retry_supersedes_every_attempt_of_the_step_that_failed():

@@ -10,7 +10,7 @@ from stepfast.kernel.control import decide
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import KeyReused, NotFound, StepfastError
 from stepfast.kernel.rules import COMMAND_KINDS
-from stepfast.kernel.states import PENDING_WAITS, TaskState
+from stepfast.kernel.states import PENDING_WAITS, TaskState, WaitKind
 from tests.stores.model import PRIORITY_MS, Model
 from tests.stores.model_reviews import locked_review, withdraw, write
 from tests.stores.model_rows import Life, Task
@@ -81,6 +81,7 @@ def locked(model: Model, life: Life) -> LockedRun:
         deadline_at=None if task is None or task.deadline_at is None else Instant(task.deadline_at),
         has_begun=task is not None and task.claims > 0,
         leave=run.leave,
+        lacks_code=WaitKind.CODE in kinds,
     )
 
 

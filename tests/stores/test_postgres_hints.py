@@ -52,7 +52,7 @@ async def test_an_ear_that_lost_its_connection_listens_again(migrated_postgres_u
         asking(migrated_postgres_url) as connection,
     ):
         heard = await listening(there)
-        # Until it is gone, and what comes is heard by the next one: a process that was only told to end hears on a while.
+        # Waits until it is gone: a process of the server that was only told to end hears on for a while.
         end = "select pg_terminate_backend(pid, 60000) from pg_stat_activity where query ilike 'listen%'"
         assert await connection.fetchval(end)
         await until(heard, lambda: here.hint(["again"]))

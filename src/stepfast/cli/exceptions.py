@@ -72,6 +72,7 @@ def show(client: Client, item: str) -> None:
     print_comments(comments)
     if view.cause.startswith("blocked:") and view.resolved_at is None:
         say(f"`stepfast runs why {view.run_id}` says what does not fit. Deploy code that makes the recorded calls.")
+        say(f"`stepfast runs retry {view.run_id}` has the run look at the code again.")
         say(f"If no code fits any more, {way_back(view.run_id)}.")
 
 

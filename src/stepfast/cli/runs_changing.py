@@ -55,7 +55,11 @@ def resume(client: Client, **given: Any) -> None:
 @command_filters
 @choice_options
 def retry(client: Client, step: str | None, version: int | None, **given: Any) -> None:
-    """Let failed runs go on, as a new generation, without the failure that ended them."""
+    """Let failed runs go on, as a new generation, without the failure that ended them.
+
+    A run that waits for code that fits looks at the code again, in the generation it has; to choose such runs by a
+    filter, say --state waiting.
+    """
     _change(client, "retry", "retried", given, {"step": step} if step else {}, version)
 
 

@@ -216,6 +216,8 @@ class LockedRun(NamedTuple):
     """The same."""
     call: LockedCall | None = None
     """The same."""
+    lacks_code: bool = False
+    """It waits for code that fits its records."""
 
 
 class Reopen(NamedTuple):

@@ -70,9 +70,9 @@ def resolve(run: LockedRun, item: LockedItem, request: Request, now: Instant) ->
         )
     if item.kind is ItemKind.BLOCKED:
         raise IllegalMove(
-            f"{_name(run, item)} stands for a run that waits for code which fits. Deploy that, "
-            f"or call the run off with `stepfast runs cancel {run.run_id}`. If no code fits any more, "
-            f"{way_back(run.run_id)}."
+            f"{_name(run, item)} stands for a run that waits for code which fits. Deploy that; "
+            f"`stepfast runs retry {run.run_id}` has it look again. Or call the run off with "
+            f"`stepfast runs cancel {run.run_id}`. If no code fits any more, {way_back(run.run_id)}."
         )
     if is_step_cause(item.cause):
         told = _event(EventType.EXCEPTION_RESOLVED, item, request, now, resolution=DISCARDED)

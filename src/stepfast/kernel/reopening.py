@@ -60,6 +60,8 @@ def judge_steps(run: LockedRun, request: Request, command: StepCommand, now: Ins
 
 def retry(run: LockedRun, request: Request, command: RetryRun, now: Instant) -> Change:
     """A run that failed, wholly or in part, goes on, as a new generation, without the failures that ended it so."""
+    if run.state is RunState.WAITING and run.lacks_code:
+        return _try_code_again(run, request, command, now)
     check_move(run.run_id, run.state, "retry")
     if command.step is None:
         superseded = failed_calls(run)
@@ -76,6 +78,18 @@ def retry(run: LockedRun, request: Request, command: RetryRun, now: Instant) -> 
         in_part = run.state is RunState.PARTIAL
         superseded = [chosen.call, *cut_off(run)] if in_part else from_on(run.steps, chosen.seq)
     return _reopened(run, request, EventType.RETRIED, _life(run, command), superseded, {"step": command.step}, now)
+
+
+def _try_code_again(run: LockedRun, request: Request, command: RetryRun, now: Instant) -> Change:
+    """A run that waits for code that fits meets what there is by now, in the same generation and with all records."""
+    check_move(run.run_id, run.state, "retry_open")
+    if command.step is not None or command.version not in (None, run.version):
+        raise IllegalMove(
+            f"Run {run.run_id} waits for code of {run.code} that fits, so it can be retried as a whole only, and under "
+            f"no other version. Let it look at the code again with `stepfast runs retry {run.run_id}`."
+        )
+    told = command_event(EventType.RESUMED, request, now, {"state": RunState.RUNNING})
+    return Change(RunState.RUNNING, (told,), hold=False, ready=True)
 
 
 def _failed_of(run: LockedRun, wanted: str, ties: Ties) -> list[CallId]:

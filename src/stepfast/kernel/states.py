@@ -107,6 +107,7 @@ RUN_MOVES: tuple[Move, ...] = (
     _move("cancel", OPEN, _S.CANCELLED, "somebody called it off"),
     _move("continue_as", _S.RUNNING, _S.PENDING, "a new generation with new input and no records"),
     _move("retry", frozenset({_S.FAILED, _S.PARTIAL}), _S.PENDING, "a new generation without the failures of the last"),
+    _move("retry_open", _S.WAITING, _S.RUNNING, "a run that waits for code looks again at what there is"),
     _move("rerun", ENDED, _S.PENDING, "a new generation that keeps what came before a chosen step"),
     _move("skip", frozenset({_S.FAILED, _S.PARTIAL}), _S.PENDING, "a new generation in which a step is done by hand"),
     _move(
@@ -152,6 +153,7 @@ _DONE_TO_IT = {
     "cancel": "cancelled",
     "continue_as": "continued",
     "retry": "retried",
+    "retry_open": "retried",
     "rerun": "rerun",
     "skip": "gone on with by hand",
     "skip_open": "gone on with by hand",

@@ -215,7 +215,7 @@ def _code_wait(wait: OpenWait, seen: Seen) -> tuple[str, str]:
     reason = fields_of(told.data).get("reason") if told is not None and told.type == EventType.WAITING else None
     lacks = f"It waits for code of {wait.name} that fits: {reason}"
     text = lacks if reason else f"Its records do not fit the code of {wait.name}."
-    moves = "A worker with other code that announces itself moves it."
+    moves = f"A worker with other code that announces itself moves it, or `stepfast runs retry {run_id}`."
     if str(reason).startswith(INPUT_MISFIT):
         return text, f"{moves} Only code can mend it: let a parameter keep its name and type, or have a default."
     # Code that did other steps in place of recorded ones has left records that the earlier code does not fit either.

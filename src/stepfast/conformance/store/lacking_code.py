@@ -5,7 +5,8 @@ from __future__ import annotations
 from stepfast.conformance.store.acts import HOUR_MS, NOON, asked, end, park, wait
 from stepfast.conformance.store.harness import Harness
 from stepfast.conformance.store.suite import StoreSuite, on_fresh_stores
-from stepfast.kernel.commands import Pause, Resume
+from stepfast.kernel.commands import Pause, Resume, RetryRun
+from stepfast.kernel.errors import IllegalMove
 from stepfast.kernel.exchange import Saving
 from stepfast.kernel.reviews import Decide, Expire, Owner, Verdict
 from stepfast.kernel.states import RunState, TaskState, WaitKind
@@ -128,6 +129,18 @@ class LackingCodeSuite(StoreSuite):
         await harness.change(run.run_id, Pause())
         await harness.change(run.run_id, Resume())
         assert [held.run_id for held in await harness.claim()] == [run.run_id]
+
+    async def test_a_run_that_waits_for_code_is_retried_as_it_is(self, harness: Harness) -> None:
+        run = await harness.parked(FOR_CODE, FOR_TIME)
+        changed = await harness.change(run.run_id, RetryRun())
+        assert (changed.state, changed.generation) == (RunState.RUNNING, run.generation)
+        (again,) = await harness.claim()
+        assert (again.run_id, again.last_seq) == (run.run_id, run.last_seq)
+        assert [left.kind for left in (await harness.look(run.run_id)).waits] == [WaitKind.TIME]
+
+    async def test_a_run_that_waits_for_something_else_is_not_retried(self, harness: Harness) -> None:
+        run = await harness.parked(FOR_TIME)
+        assert isinstance(await harness.refusal(run.run_id, RetryRun()), IllegalMove)
 
     async def test_a_run_that_waits_for_code_is_reported_past_its_deadline(self, harness: Harness) -> None:
         run = await harness.held(timeout_ms=100)

@@ -143,8 +143,9 @@ def _run_ids(requests: Iterable[Request]) -> list[RunId]:
 
 def _seen_run(row: Row) -> SeenRun:
     """A row of `LOOK`."""
-    run_id, tenant, workflow, version, kind, code, text, generation, state, task, hold, is_put_off, *rest = row
-    error, parent_id, parent_wait, is_awaited, has_letter, deadline_at, has_begun, *place, leave, definition, _ = rest
+    *facts, lacks, _ = row
+    run_id, tenant, workflow, version, kind, code, text, generation, state, task, hold, is_put_off, *rest = facts
+    error, parent_id, parent_wait, is_awaited, has_letter, deadline_at, has_begun, *place, leave, definition = rest
     run = LockedRun(
         RunId(run_id),
         tenant,
@@ -166,6 +167,7 @@ def _seen_run(row: Row) -> SeenRun:
         has_begun=has_begun,
         leave=leave,
         definition=definition,
+        lacks_code=lacks,
     )
     token, worker_id, queue, last_event = place
     return SeenRun(run, token, None if worker_id is None else WorkerId(worker_id), queue, last_event)

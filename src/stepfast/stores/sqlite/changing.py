@@ -106,12 +106,14 @@ def _find(connection: apsw.Connection, request: Request, now: Instant) -> Found:
 
 def _found(row: Row, steps: Sequence[StepMark]) -> Found:
     run_id, tenant, workflow, version, kind, code, run_input, generation, state, task, hold, is_put_off, *rest = row
-    error, parent_id, parent_wait, is_awaited, has_letter, deadline_at, claims, leave, definition, *holder = rest
+    error, parent_id, parent_wait, is_awaited, has_letter, deadline_at, claims, leave, definition, lacks, *holder = rest
     identity = (run_id, tenant, workflow, version, kind, code, run_input, generation, RunState(state))
     standing = (None if task is None else TaskState(task), bool(hold), bool(is_put_off), error)
     joins = None if parent_id is None else Joins(parent_id, parent_wait)
     ties = (joins, bool(is_awaited), bool(has_letter))
-    run = LockedRun(*identity, *standing, *ties, steps, deadline_at, claims > 0, bool(leave), definition)
+    run = LockedRun(
+        *(*identity, *standing, *ties, steps, deadline_at, claims > 0, bool(leave), definition), lacks_code=bool(lacks)
+    )
     return Found(run, *holder)
 
 

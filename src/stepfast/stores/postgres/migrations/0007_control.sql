@@ -45,7 +45,7 @@ returns table (
     run_id text, tenant text, workflow text, version integer, kind text, code text, input text, generation integer,
     state text, task text, hold boolean, is_put_off boolean, error text, parent_id text, parent_wait integer,
     is_awaited boolean, has_letter boolean, deadline_at bigint, has_begun boolean, token integer, worker_id text,
-    queue text, last_event integer, leave boolean, definition text, is_untold boolean
+    queue text, last_event integer, leave boolean, definition text, lacks_code boolean, is_untold boolean
 )
 language plpgsql volatile
 set enable_seqscan = off
@@ -74,6 +74,7 @@ begin
            t.deadline_at, coalesce(t.claims > 0, true), s.token, t.worker_id::text, s.queue,
            coalesce((select max(e.seq) from stepfast.event e where e.run_id = s.run_id), 0), r.leave,
            s.definition,
+           exists (select from stepfast.wait w where w.run_id = s.run_id and w.kind = 'code'),
            exists (
                select from stepfast.inbox m where m.run_id = s.run_id and m.kind <> 'signal' and not m.told
            )

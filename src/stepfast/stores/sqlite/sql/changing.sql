@@ -14,7 +14,9 @@ select s.run_id, s.tenant, s.workflow, s.version, s.kind, s.code, s.input, s.gen
                 where d.run_id = s.run_id
                   and d.generation = s.generation
                   and d.resolved_at is null),
-       t.deadline_at, s.claims, r.leave, s.definition, s.queue, s.token, coalesce(t.wakes, 0), s.worker_id
+       t.deadline_at, s.claims, r.leave, s.definition,
+       exists (select 1 from wait w where w.run_id = s.run_id and w.kind = 'code'),
+       s.queue, s.token, coalesce(t.wakes, 0), s.worker_id
   from run_state s
   join run r on r.run_id = s.run_id
   left join task t on t.run_id = s.run_id
