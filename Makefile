@@ -28,8 +28,9 @@ $(BROKERS): tools/brokers.py | $(BIN)/python
 demo: $(STAMP)
 	$(BIN)/stepfast demo
 
+# Four processes on two cores: many tests wait for processes of their own, and for the server.
 test: setup
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 4 --dist worksteal
 
 # The long form of the trials with kill -9 and of the crash points.
 chaos: setup

@@ -16,7 +16,7 @@ from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.troubles import UNREADABLE
 from stepfast.stores.sqlite.asking import Row, fetch, fetch_damaged, moment, one, statements
 from stepfast.stores.sqlite.lines import TenantLine, Tenants
-from stepfast.stores.sqlite.workers import claimed_data, live_label
+from stepfast.stores.sqlite.workers import claimed_data, live_label, standing
 
 SQL = statements("claiming")
 
@@ -33,15 +33,16 @@ def look(connection: apsw.Connection, request: Claim) -> Claimed | None:
 
 def claim(connection: apsw.Connection, request: Claim) -> list[RunId] | None:
     """Lease runs to a worker that is alive, in the order of the line; None: it is not."""
-    label = live_label(connection, request.worker_id)
-    if label is None:
-        return None
     now = moment(connection)
+    worker = standing(connection, request.worker_id, [queue.queue for queue in request.queues], now)
+    if worker is None:
+        return None
+    for due in worker.due_queues:
+        connection.execute(SQL["promote_due"], {"queue": due, "now": now, "limit": PROMOTED_AT_ONCE})
     choose = _choose if request.suspects is None else _choose_suspects
     leased: list[RunId] = []
     for queue in request.queues:
-        connection.execute(SQL["promote_due"], {"queue": queue.queue, "now": now, "limit": PROMOTED_AT_ONCE})
-        leased += _lease(connection, choose(connection, request, queue), request.worker_id, label, now)
+        leased += _lease(connection, choose(connection, request, queue), request.worker_id, worker.label, now)
     return leased
 
 
@@ -143,8 +144,11 @@ def _choose(connection: apsw.Connection, request: Claim, queue: QueueRoom) -> li
 def _lines(connection: apsw.Connection, request: Claim, queue: QueueRoom, burst: int) -> Iterator[TenantLine]:
     """The line of each tenant with ready runs, from the one after the last served round to that one again."""
     tenants = Tenants(connection, queue.queue, request.codes, request.tenants)
+    # The first may be the only one.
+    piece = max(burst, queue.room)
     for tenant, codes in chain(tenants.after(queue.after), tenants.up_to(queue.after)):
-        yield TenantLine(connection, queue.queue, tenant, codes, burst)
+        yield TenantLine(connection, queue.queue, tenant, codes, piece)
+        piece = burst
 
 
 def _one_round(lines: Iterable[TenantLine], burst: int, room: int, chosen: list[RunId]) -> Iterator[TenantLine]:

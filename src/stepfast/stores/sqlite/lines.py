@@ -102,11 +102,11 @@ class Tenants:
 class TenantLine:
     """A tenant's ready runs over several codes, read in pieces that grow with what is taken."""
 
-    def __init__(self, connection: apsw.Connection, queue: str, tenant: str, codes: Sequence[str], burst: int) -> None:
+    def __init__(self, connection: apsw.Connection, queue: str, tenant: str, codes: Sequence[str], piece: int) -> None:
         self._connection = connection
         self._queue = queue
         self._tenant = tenant
-        self._burst = burst
+        self._piece = piece
         self._spots = heapq.merge(*(self._line(code) for code in codes))
 
     def take(self, count: int) -> list[RunId]:
@@ -114,7 +114,7 @@ class TenantLine:
         return [RunId(run_id) for _, run_id in islice(self._spots, count)]
 
     def _line(self, code: str) -> Iterator[Spot]:
-        size, reached = self._burst, FRONT
+        size, reached = self._piece, FRONT
         while True:
             row = (self._queue, code, self._tenant, *reached, size)
             piece = json.loads(one(self._connection, SQL["tenant_line"], row))

@@ -20,9 +20,11 @@ from stepfast.stores.sqlite.asking import Bindings, Row, one, statements
 
 EVENT_SQL = statements("events")
 
-# So many rows, or a few powers of two of them, go with one statement; each width is one that stays compiled.
+# So many rows go with one statement. Each width is one that stays compiled: all of the small ones, and of the others
+# every so manyeth, so that at most two statements write what is left of a batch.
 WIDEST = 64
 WIDEST_OF_ANY = 16
+STRIDE = 8
 _VALUES = re.compile(r"^values (\([^()]*\))\Z", re.MULTILINE)
 
 
@@ -61,7 +63,7 @@ def write_rows(connection: apsw.Connection, text: str, rows: Sequence[Bindings])
 
 
 def _width(rows: int) -> int:
-    return rows if rows <= WIDEST_OF_ANY else min(WIDEST, 1 << rows.bit_length() - 1)
+    return rows if rows <= WIDEST_OF_ANY else min(WIDEST, rows - rows % STRIDE)
 
 
 @cache

@@ -71,6 +71,7 @@ class Batch:
         self._connection = connection
         self._now = now
         self._holders: dict[RunId, Holder] = json.loads(one(connection, SQL["fences"], (json.dumps([*run_ids]),)))
+        self._with_waits = {run_id for run_id, holder in self._holders.items() if holder.pop()}
         self._with_inbox = {run_id for run_id, holder in self._holders.items() if holder.pop()}
         self._steps: list[Row] = []
         self._events: list[Row] = []
@@ -121,6 +122,8 @@ class Batch:
         run_id, rows = decision.fence.run_id, self._pending.rows
         rows["close_wait"].extend((run_id, wait_id) for wait_id in decision.closed)
         rows["take_inbox"].extend((run_id, n) for n in decision.taken)
+        if decision.opened:
+            self._with_waits.add(run_id)
         for wait in decision.opened:
             due_at = None if wait.due_in_ms is None else self._now + wait.due_in_ms
             row = (run_id, wait.wait_id, decision.tenant, decision.generation, wait.kind.value, wait.name)
@@ -190,7 +193,8 @@ class Batch:
         rows["insert_outcome"].append((*identity, *end))
         lists = self._pending.lists
         lists["delete_tasks"].append(run_id)
-        lists["delete_waits"].append(run_id)
+        if run_id in self._with_waits:
+            lists["delete_waits"].append(run_id)
         if run_id in self._with_inbox:
             lists["tell_owed"].append((run_id, decision.generation, decision.fence.token))
             lists["delete_inboxes"].append(run_id)

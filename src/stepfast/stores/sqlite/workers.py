@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import apsw
 
@@ -16,6 +17,13 @@ from stepfast.stores.sqlite.pending import last_event, write_events
 
 SQL = statements("workers")
 SAVE_SQL = statements("saving")
+
+
+class Standing(NamedTuple):
+    """A worker that is alive, as a claim sees it."""
+
+    label: str
+    due_queues: Sequence[str]
 
 
 def enrol(connection: apsw.Connection, worker: Enrolment) -> Enrolled:
@@ -100,6 +108,13 @@ def _handed_back(connection: apsw.Connection, row: Row, data: str, now: Instant)
     run_id, tenant, generation, token = row
     identity = (run_id, last_event(connection, run_id) + 1, tenant, generation)
     return (*identity, EventType.HANDED_BACK.value, now, None, None, token + 1, None, data)
+
+
+def standing(connection: apsw.Connection, worker_id: WorkerId, queues: Sequence[str], now: Instant) -> Standing | None:
+    """The label of a worker that is alive, and in which of its queues a waiting run is due; None: it is dead."""
+    asked = {"worker_id": worker_id, "queues": json.dumps(queues), "now": now}
+    found = fetch(connection, SQL["standing"], asked)
+    return Standing(found[0][0], json.loads(found[0][1])) if found else None
 
 
 def live_label(connection: apsw.Connection, worker_id: WorkerId) -> str | None:

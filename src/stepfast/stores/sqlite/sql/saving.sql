@@ -1,10 +1,11 @@
 -- What a commit gathers is written statement by statement, in the order of this file.
 
 -- name: fences
--- Who holds the runs of a list, how often something has come for them, and whether it is there still: as one value, for
--- which the thread is given its turn once.
+-- Who holds the runs of a list, how often something has come for them, whether it is there still, and whether they wait
+-- for anything: as one value, for which the thread is given its turn once.
 select json_group_object(t.run_id, json_array(t.token, t.worker_id, t.wakes,
-                                              exists (select 1 from inbox m where m.run_id = t.run_id)))
+                                              exists (select 1 from inbox m where m.run_id = t.run_id),
+                                              exists (select 1 from wait w where w.run_id = t.run_id)))
   from task t
  where t.run_id in (select value from json_each(?));
 

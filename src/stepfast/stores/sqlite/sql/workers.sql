@@ -46,6 +46,21 @@ values (?, ?, ?, ?)
     on conflict (queue, crew) do update
    set tenant = excluded.tenant, left_at = excluded.left_at;
 
+-- name: standing
+-- The label of a worker that is alive, and those of its queues in which a waiting run is due.
+select label,
+       (select json_group_array(q.value)
+          from json_each(:queues) q
+         where exists (select 1
+                         from task t
+                        where t.queue = q.value
+                          and t.state = 'waiting'
+                          and t.hold = 0
+                          and t.due_at <= :now))
+  from worker
+ where worker_id = :worker_id
+   and dead_at is null;
+
 -- name: live_label
 -- The label of a worker that is alive.
 select label
