@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from stepfast import Invalid
 from stepfast.testing import VirtualClock
 from tests.support.turns import until_idle
 
@@ -25,6 +28,19 @@ async def test_sleepers_wake_in_the_order_of_their_moments_and_not_before():
     naps[0].cancel()
     await asyncio.gather(*naps, return_exceptions=True)
     assert clock.spans_ahead_ms() == []
+
+
+def test_time_moves_by_a_duration_or_by_the_parts_of_one():
+    clock = VirtualClock()
+    begun = clock.now()
+    clock.advance("90s")
+    clock.advance(minutes=1, seconds=0.5)
+    assert clock.now() - begun == 150_500
+
+
+def test_time_does_not_move_back():
+    with pytest.raises(Invalid, match="must lie between 0 and 100 years"):
+        VirtualClock().advance(minutes=-1)
 
 
 async def test_a_sleeper_that_is_cancelled_as_it_wakes_stirs_no_longer():

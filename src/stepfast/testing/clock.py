@@ -6,6 +6,7 @@ import asyncio
 import heapq
 import itertools
 from collections.abc import Callable
+from datetime import timedelta
 
 from stepfast.kernel.durations import Duration, Instant, span_ms
 
@@ -45,9 +46,12 @@ class VirtualClock:
             if not woken.cancelled():
                 self._stirring -= 1
 
-    def advance(self, duration: Duration) -> None:
-        """Move on; everyone whose moment has come wakes, the earliest first."""
-        self._now = Instant(self._now + span_ms(duration))
+    def advance(self, duration: Duration = 0, **parts: float) -> None:
+        """Move on; everyone whose moment has come wakes, the earliest first.
+
+        By a duration, or by the parts that a `timedelta` has: `advance("5m")` is `advance(minutes=5)`.
+        """
+        self._now = Instant(self._now + span_ms(duration) + span_ms(timedelta(**parts)))
         while self._sleepers and self._sleepers[0][0] <= self._now:
             _, _, woken = heapq.heappop(self._sleepers)
             if not woken.done():
