@@ -94,7 +94,6 @@ class Worker:
         self._clock = clock
         self._registry = registry
         self._committer = committer
-        self._clock = clock
         self._asked = settings
         self._settings = settings = settings.serving(registry.queues())
         self._threads = ThreadPoolExecutor(settings.slots * 2, thread_name_prefix="stepfast-workflow")
