@@ -97,7 +97,8 @@ TABLES = {
     "task": "The row by which a run is claimed and held. It is deleted when the run ends.",
     "wait": "What a run waits for; several at once when several of its branches wait.",
     "unjoined": "Groups of children that nobody will join; upkeep cancels those of them that have not ended.",
-    "inbox": "What was delivered to a run and not yet taken by its code.",
+    "inbox": "What was delivered to a run and not yet taken by its code; signals outlast its end, which may not be for "
+    "good.",
     "step": "The records of a run's durable calls: steps, sleeps, receives, children, events of its own. Rows are only "
     "added; of several for one call (`path`, `name`, `count`) the newest counts.",
     "event": "The history of all runs. `seq` counts within a run without gaps, `position` over all runs.",

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from stepfast.control import Asked
 from stepfast.kernel.commands import Changed
-from stepfast.kernel.errors import StepfastError
+from stepfast.kernel.errors import IllegalMove, StepfastError
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.numbers import check_whole
 from stepfast.kernel.ports import Store
@@ -49,6 +49,8 @@ class Page(NamedTuple):
     """Each with its tenant."""
     skipped: int
     last: RunId | None
+    doubtful: frozenset[RunId] = frozenset()
+    """Those whose state allows it for some runs only: they are skipped where it does not."""
 
 
 Pages = Callable[[RunId | None, int], Awaitable[Page]]
@@ -93,17 +95,17 @@ def pages_of_runs(store: Store, where: RunFilter, command: Asked) -> Pages:
     async def page(before: RunId | None, size: int) -> Page:
         answered = await earlier.runs()
         views, last = await _filled(read, lambda view: _fits(view, where) or view.run_id in answered, before, size)
-        wanted = [view for view in views if _allows(view, where, action) or view.run_id in answered]
-        return Page([(view.run_id, view.tenant) for view in wanted], len(views) - len(wanted), last)
+        sure = {view.run_id for view in views if is_legal(view.state, action)} | answered
+        doubtful = frozenset(view.run_id for view in views if _may_allow(view, where, action)) - sure
+        wanted = [(view.run_id, view.tenant) for view in views if view.run_id in sure or view.run_id in doubtful]
+        return Page(wanted, len(views) - len(wanted), last, doubtful)
 
     return page
 
 
-def _allows(view: RunView, where: RunFilter, action: str) -> bool:
-    """Whether a run's state may allow the command; what only some runs of a state allow must be asked for by it."""
-    return is_legal(view.state, action) or (
-        action == "retry" and where.state is view.state and is_legal(view.state, "retry_open")
-    )
+def _may_allow(view: RunView, where: RunFilter, action: str) -> bool:
+    """Whether a run's state allows the command for some runs, and whoever commands has asked for that state."""
+    return action == "retry" and where.state is view.state and is_legal(view.state, "retry_open")
 
 
 def _fits(view: RunView, where: RunFilter) -> bool:
@@ -169,8 +171,9 @@ async def _change_page(parts: Parts, page: Page, command: Asked) -> BulkAnswer:
     requests = [command.of_one_among_many(run_id, tenant) for run_id, tenant in page.wanted]
     answers = list(zip(requests, await parts.change(requests), strict=True))
     changed = tuple(answer.run_id for _, answer in answers if isinstance(answer, Changed))
-    refused = tuple(Refusal(asked.run_id, error) for asked, error in answers if isinstance(error, StepfastError))
-    return BulkAnswer(matched, changed, page.skipped, refused, page.last)
+    refused = [Refusal(asked.run_id, error) for asked, error in answers if isinstance(error, StepfastError)]
+    wrong = [one for one in refused if one.run_id not in page.doubtful or not isinstance(one.error, IllegalMove)]
+    return BulkAnswer(matched, changed, page.skipped + len(refused) - len(wrong), tuple(wrong), page.last)
 
 
 async def summed(answers: AsyncIterator[BulkAnswer]) -> BulkAnswer:

@@ -78,6 +78,33 @@ async def test_a_person_has_it_look_at_the_code_again_and_it_keeps_what_it_has(d
         info = await waiting.info()
         assert (info.state, info.generation) == (RunState.WAITING, 1)
         told = [event.type for event in await waiting.history()]
-        assert told[-4:] == ["resumed", "claimed", "exception_opened", "waiting"]
-        assert (await waiting.at(len(told))).state.state is RunState.WAITING
+        assert told[-5:] == ["exception_resolved", "resumed", "claimed", "exception_opened", "waiting"]
+        assert (await waiting.reconstruct()).differences == ()
     assert BODIES == {"charge": 1}
+
+
+async def test_of_the_runs_that_wait_a_retry_of_many_takes_those_that_lack_code(database):
+    async with engine(database=database, workflows=[order]) as opened:
+        lacking, waiting = await opened.start(order, 1), await opened.start(order, 2)
+        await opened.run_until_idle()
+        await opened.signal(lacking, "paid", "in full")
+    async with engine(database=database, workflows=[order_with_more]) as opened:
+        await opened.run_until_idle()
+        everything = await opened.app.change_many("retry", {})
+        assert (everything.changed, everything.skipped, everything.refused) == ((), 2, ())
+        answer = await opened.app.change_many("retry", {"state": RunState.WAITING})
+        assert (answer.matched, answer.changed, answer.skipped, answer.refused) == (2, (lacking.id,), 1, ())
+        assert (await opened.app.get(waiting.id).info()).state is RunState.WAITING
+
+
+async def test_a_run_that_was_rolled_back_waits_for_code_no_more(database):
+    async with engine(database=database, workflows=[order]) as opened:
+        run = await opened.start(order, 4_900)
+        await opened.run_until_idle()
+        await opened.signal(run, "paid", "in full")
+    async with engine(database=database, workflows=[order_with_more]) as opened:
+        await opened.run_until_idle()
+        taken_back = opened.app.get(run.id)
+        await taken_back.rollback(to="charge")
+        assert (await taken_back.reconstruct()).differences == ()
+        assert await opened.app.exceptions.list() == []

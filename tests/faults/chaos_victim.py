@@ -25,7 +25,7 @@ from stepfast import Retry, Stepfast, WorkerSettings, step, workflow
 from stepfast.engine.committer import Committer
 from stepfast.kernel.decisions import Decision
 from stepfast.kernel.exchange import Saving
-from stepfast.stores.sqlite import claiming
+from stepfast.stores.sqlite import claiming, workers
 from stepfast.workflows.bodies import current_step
 from tests.support.promises import START, Body
 from tests.support.victims import tell_of_calls
@@ -123,8 +123,9 @@ GIVE_OUT_AGAIN_ON_POSTGRES = f"""begin
 def give_out_again() -> None:
     """Take out that a lease lasts as long as its holder beats; on PostgreSQL the database itself is changed."""
     claiming.SQL["promote_due"] += f";{GIVE_OUT_AGAIN}"
-    # A claim that sees nothing ready would not come so far.
+    # A claim that sees nothing ready, or due, would not come so far.
     claiming.look = lambda connection, request: None
+    workers.SQL["standing"] = "select label, :queues from worker where worker_id = :worker_id and :now > 0"
 
 
 GUARDS = {"saved-before-seen": answer_first, "lease": give_out_again}

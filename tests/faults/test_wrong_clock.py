@@ -10,7 +10,7 @@ from typing import Any
 from stepfast import RunState, Stepfast, receive, sleep, step, workflow
 from stepfast.kernel.durations import Instant
 from stepfast.stores.postgres.store import PostgresStore
-from stepfast.stores.sqlite import claiming
+from stepfast.stores.sqlite import claiming, workers
 from stepfast.stores.sqlite.store import SqliteStore
 from stepfast.stores.urls import sqlite_path, store_for
 from stepfast.testing import VirtualClock
@@ -153,6 +153,8 @@ async def test_the_broken_twin_whose_line_takes_what_is_not_due_begins_early(dat
     text = claiming.SQL["promote_due"]
     assert due in text
     monkeypatch.setitem(claiming.SQL, "promote_due", text.replace(due, "due_at <= :now + 1e15"))
+    assert due in workers.SQL["standing"]
+    monkeypatch.setitem(workers.SQL, "standing", workers.SQL["standing"].replace(due, "due_at <= :now + 1e15"))
     monkeypatch.setattr(claiming, "look", lambda connection, request: None)
     await rewrite(database, "promote", ("d.due_at <= moment", "d.due_at <= moment + 1e15"))
     await rewrite(database, "pick_all", ("next_due_at(q_name[i]) <= moment", "next_due_at(q_name[i]) <= moment + 1e15"))

@@ -27,6 +27,7 @@ from stepfast.kernel.events import EventType
 from stepfast.kernel.exchange import DeadRun
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.marks import failing_steps, find_step
+from stepfast.kernel.rules import CODE_WAIT_ID
 from stepfast.kernel.states import ENDED, OPEN, RunState, StepState, TaskState
 
 RUN = RunId("0198aaaa-0000-7000-8000-000000000001")
@@ -131,7 +132,15 @@ def test_a_retry_of_a_run_that_waits_for_code_opens_no_generation():
     run = locked(RunState.WAITING, task=TaskState.WAITING, lacks_code=True)
     change = judged(run, asked(RetryRun(), actor="ann"), NOW)
     assert (change.state, change.ready, change.reopen) == (RunState.RUNNING, True, None)
-    assert [(event.type, event.actor) for event in change.events] == [(EventType.RESUMED, "ann")]
+    assert [event.type for event in change.events] == [EventType.EXCEPTION_RESOLVED, EventType.RESUMED]
+    assert ({event.actor for event in change.events}, change.closed) == ({"ann"}, (CODE_WAIT_ID,))
+
+
+def test_a_run_that_waits_for_code_and_is_resumed_looks_at_the_code_again():
+    run = locked(RunState.PAUSED, task=TaskState.WAITING, lacks_code=True)
+    change = judged(run, asked(Resume()), NOW)
+    assert [event.type for event in change.events] == [EventType.EXCEPTION_RESOLVED, EventType.RESUMED]
+    assert change.closed == (CODE_WAIT_ID,)
 
 
 @pytest.mark.parametrize("command", [RetryRun("charge"), RetryRun(version=3)])

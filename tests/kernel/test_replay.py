@@ -67,8 +67,8 @@ def test_an_end_that_leaves_the_first_record_out_names_the_beginning():
 
 def test_other_arguments_are_refused_before_anything_runs():
     replay = Replay([record("", "charge", 1, digest="old")])
-    with pytest.raises(NonDeterminism, match="charge#1"):
-        replay.find(CallId("", "charge", 1), "new", differs)
+    with pytest.raises(NonDeterminism, match=r'charge#1 .* Recorded: \{\}; given: \{"cents": 5\}\.'):
+        replay.find(CallId("", "charge", 1), "new", differs, '{"cents": 5}')
 
 
 def test_arguments_that_equal_the_stored_ones_through_todays_types_fit():

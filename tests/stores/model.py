@@ -238,7 +238,7 @@ class Model:
         for event in decision.events:
             life.tell(event.type, token)
         life.records += [Kept(record, token, decision.generation) for record in decision.records]
-        self._close(life, decision.closed)
+        self.close(life, decision.closed)
         for n in decision.taken:
             life.inbox.pop(n, None)
         for wait in decision.opened:
@@ -255,7 +255,7 @@ class Model:
             error_type = decision.dead_letter and decision.dead_letter.error_type
             self.end(life, decision.outcome.state, token, decision.outcome.ended_at, decision.outcome.error, error_type)
 
-    def _close(self, life: Life, numbers: Sequence[int]) -> None:
+    def close(self, life: Life, numbers: Sequence[int]) -> None:
         """Children that have not ended when their group is closed are joined by nobody."""
         for number in numbers:
             closed = life.waits.pop(number, None)
@@ -269,7 +269,7 @@ class Model:
         life.supersede(then.superseded, following)
         life.causes[following] = then.cause
         life.version, life.code, life.input = then.version, then.code, then.input
-        self._close(life, list(life.waits))
+        self.close(life, list(life.waits))
         task.tries = task.tries + 1 if then.is_retry else 0
         task.generation, task.code, task.claims, task.crashes, task.strikes = following, then.code, 0, 0, 0
         task.deadline_at = None if life.run.timeout_ms is None else self.now + then.delay_ms + life.run.timeout_ms
@@ -301,11 +301,11 @@ class Model:
         if letter is not None:
             life.letters[life.generation] = Letter(letter)
         life.task = None
-        self._close(life, list(life.waits))
+        self.close(life, list(life.waits))
         for _, mail in sorted(life.inbox.items()):
             if not mail.told and mail.kind != "signal":
                 life.tell(mail.kind, token)
-        life.inbox.clear()
+        life.inbox = {n: mail for n, mail in life.inbox.items() if mail.kind == "signal"}
 
     def count(self, ends: Sequence[tuple[Joins, RunState]]) -> None:
         """Ended children of one commit count together; the group that they decide wakes its parent once."""

@@ -99,6 +99,7 @@ def _write(model: Model, life: Life, decided: Change, request: Request) -> None:
         assert life.task is not None
         life.task.token += 1
     _tell(life, decided)
+    model.close(life, decided.closed)
     if decided.hold is not None:
         _hold(model, life, decided)
     write(model.reviews, life, request, decided, model.now)
@@ -144,5 +145,5 @@ def _reopen(model: Model, life: Life, reopen: Reopen) -> None:
     place = life.queued_at - run.priority * PRIORITY_MS
     task = Task(run, place, TaskState.READY, model.now, reopen.code, generation=following, token=life.token + 1)
     task.deadline_at = None if run.timeout_ms is None else model.now + run.timeout_ms
-    task.wakes = life.last_signal
+    task.wakes = max([life.last_signal, *life.inbox])
     life.task = task

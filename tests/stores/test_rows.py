@@ -92,21 +92,24 @@ async def test_the_outcome_of_a_cancelled_run_remembers_the_event_of_the_cancel(
     assert rows == [("cancelled", 1, run.token + 1, event.seq)]
 
 
-async def test_an_ended_run_leaves_no_task_wait_or_inbox(harness):
+async def test_an_ended_run_leaves_no_task_or_wait_and_the_signals_that_it_did_not_take(harness):
     run = await harness.held()
     await harness.save(decide(run, opened=(wait(1),)))
     await harness.signal(run.run_id)
+    await harness.change(run.run_id, Pause())
     await harness.save(end(run))
-    for table in ("task", "wait", "inbox"):
+    for table in ("task", "wait"):
         assert await harness.sql(f"select run_id from stepfast.{table}") == []
+    assert await harness.sql("select kind, name from stepfast.inbox") == [("signal", "paid")]
 
 
-async def test_a_cancelled_run_leaves_no_task_wait_or_inbox(harness):
+async def test_a_cancelled_run_leaves_no_task_or_wait_and_the_signals_that_it_did_not_take(harness):
     run = await harness.parked()
     await harness.signal(run.run_id, "other")
     await harness.change(run.run_id, Cancel())
-    for table in ("task", "wait", "inbox"):
+    for table in ("task", "wait"):
         assert await harness.sql(f"select run_id from stepfast.{table}") == []
+    assert await harness.sql("select kind, name from stepfast.inbox") == [("signal", "other")]
 
 
 async def test_a_parked_run_is_due_and_changed_as_its_row_says(harness):

@@ -11,7 +11,7 @@ from stepfast.kernel.annotations import Annotate
 from stepfast.kernel.decisions import CallId, DeadLetter, Joins, Outcome, Record
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import StepfastError
-from stepfast.kernel.events import Event
+from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.exchange import DeadRun
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.items import ItemChange, ItemCommand, LockedItem
@@ -280,3 +280,11 @@ class Changed:
     repeated: bool = False
     told: tuple[Event, ...] = field(default=(), compare=False)
     """The events that were written now; those that the run's holder owes are not among them."""
+
+
+def command_event(
+    event_type: EventType, request: Request, now: Instant, data: dict[str, object] | None = None
+) -> Event:
+    """What is told of a command: who gave it and why, and what it was about."""
+    told = {name: value for name, value in {**(data or {}), "reason": request.reason}.items() if value is not None}
+    return Event(event_type, now, actor=request.actor, data=json.dumps(told) if told else None)

@@ -6,6 +6,7 @@ import json
 
 from stepfast.kernel.annotating import judge_annotation
 from stepfast.kernel.annotations import Annotate
+from stepfast.kernel.code_waits import looking_again
 from stepfast.kernel.commands import (
     Cancel,
     Change,
@@ -19,6 +20,7 @@ from stepfast.kernel.commands import (
     Rollback,
     Skip,
     TimeOut,
+    command_event,
 )
 from stepfast.kernel.decisions import DeadLetter, Outcome
 from stepfast.kernel.durations import Instant
@@ -31,7 +33,7 @@ from stepfast.kernel.judging import judge
 from stepfast.kernel.origins import caused_by
 from stepfast.kernel.outside import CallBack, ExpireCall
 from stepfast.kernel.outside_judging import judge_outside
-from stepfast.kernel.reopening import command_event, judge_steps
+from stepfast.kernel.reopening import judge_steps
 from stepfast.kernel.rules import failing
 from stepfast.kernel.states import RunState, TaskState, check_move
 
@@ -98,7 +100,8 @@ def resume(run: LockedRun, request: Request, now: Instant) -> Change:
     is_put_off = run.task is TaskState.WAITING and run.is_put_off
     state = RunState.PENDING if is_put_off or not run.has_begun else RunState.RUNNING
     told = command_event(EventType.RESUMED, request, now, {"state": state})
-    return Change(state, (told,), hold=False, ready=not is_put_off)
+    change = Change(state, (told,), hold=False, ready=not is_put_off)
+    return looking_again(run, request, change, now) if change.ready else change
 
 
 def time_out(run: LockedRun, verdict: DeadRun, now: Instant) -> Change:

@@ -43,7 +43,7 @@ def judge_item(run: LockedRun, request: Request, command: ItemCommand, now: Inst
         case AssignItem(_, assignee):
             return assign(run, item, request, assignee, now)
         case CommentItem(_, text):
-            told = _event(EventType.EXCEPTION_COMMENTED, item, request, now)
+            told = item_event(EventType.EXCEPTION_COMMENTED, item, request, now)
             return telling(run, (told,))._replace(item=ItemChange(item.cause, comment=text))
         case ResolveItem():
             return resolve(run, item, request, now)
@@ -54,7 +54,7 @@ def judge_item(run: LockedRun, request: Request, command: ItemCommand, now: Inst
 def assign(run: LockedRun, item: LockedItem, request: Request, assignee: str | None, now: Instant) -> Change:
     """Somebody sees to it from now on, or nobody in particular."""
     _check_open(run, item)
-    told = _event(EventType.EXCEPTION_ASSIGNED, item, request, now, assignee=assignee)
+    told = item_event(EventType.EXCEPTION_ASSIGNED, item, request, now, assignee=assignee)
     return telling(run, (told,))._replace(item=ItemChange(item.cause, assigned=(assignee,)))
 
 
@@ -75,7 +75,7 @@ def resolve(run: LockedRun, item: LockedItem, request: Request, now: Instant) ->
             f"`stepfast runs cancel {run.run_id}`. If no code fits any more, {way_back(run.run_id)}."
         )
     if is_step_cause(item.cause):
-        told = _event(EventType.EXCEPTION_RESOLVED, item, request, now, resolution=DISCARDED)
+        told = item_event(EventType.EXCEPTION_RESOLVED, item, request, now, resolution=DISCARDED)
         return telling(run, (told,))._replace(item=ItemChange(item.cause, resolution=DISCARDED))
     return discard(run, request, now)
 
@@ -87,7 +87,7 @@ def steps_resolved(run: LockedRun, calls: AbstractSet[CallId], request: Request,
     """The items of failures that a run has borne are resolved when their steps are done again, or given up on."""
     borne = [mark for mark in run.steps if mark.kind == BORNE and mark.call in calls]
     items = [LockedItem(step_cause(mark.seq), ItemKind.FAILED, mark.call.address, None) for mark in borne]
-    return tuple(_event(EventType.EXCEPTION_RESOLVED, item, request, now, resolution="replayed") for item in items)
+    return tuple(item_event(EventType.EXCEPTION_RESOLVED, item, request, now, resolution="replayed") for item in items)
 
 
 def discard(run: LockedRun, request: Request, now: Instant) -> Change:
@@ -107,7 +107,7 @@ def discard(run: LockedRun, request: Request, now: Instant) -> Change:
 def letter_resolved(run: LockedRun, request: Request, resolution: str, now: Instant) -> Event:
     """The item of a run's dead letter is resolved, as somebody has seen to the letter."""
     item = LockedItem(failed_cause(run.generation), ItemKind.FAILED, None, None)
-    return _event(EventType.EXCEPTION_RESOLVED, item, request, now, resolution=resolution)
+    return item_event(EventType.EXCEPTION_RESOLVED, item, request, now, resolution=resolution)
 
 
 def _of_review(
@@ -142,7 +142,7 @@ def _name(run: LockedRun, item: LockedItem) -> str:
     return f"Exception item {ItemId(run.run_id, item.cause)}"
 
 
-def _event(event_type: EventType, item: LockedItem, request: Request, now: Instant, **data: Any) -> Event:
+def item_event(event_type: EventType, item: LockedItem, request: Request, now: Instant, **data: Any) -> Event:
     told = {"cause": item.cause, "kind": item.kind, **data, "reason": request.reason}
     text = json.dumps({name: value for name, value in told.items() if value is not None})
     return Event(event_type, now, item.step, actor=request.actor, data=text)

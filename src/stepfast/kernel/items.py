@@ -21,6 +21,11 @@ def failed_cause(generation: int) -> str:
     return f"failed:{generation}"
 
 
+def blocked_cause(generation: int) -> str:
+    """The cause of the item that a run opens which waits for code that fits."""
+    return f"blocked:{generation}"
+
+
 def step_cause(seq: int) -> str:
     """The cause of the item that a step opens whose failure its run bears: the number of the record that says so."""
     return f"step:{seq}"

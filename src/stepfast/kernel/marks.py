@@ -100,3 +100,11 @@ def from_on(steps: Sequence[StepMark], seq: int) -> list[CallId]:
     """The calls that had not ended when the record of that number was handed out, itself included."""
     ended_before = {mark.call for mark in steps if mark.seq < seq and mark.state in STEP_ENDED}
     return [mark.call for mark in steps if mark.call not in ended_before]
+
+
+def not_reached(run: LockedRun, wanted: str) -> StepNotFound:
+    """The refusal of a step of which nothing is recorded."""
+    return StepNotFound(
+        f"Nothing is recorded of step {wanted!r} of run {run.run_id}: it was not reached. "
+        f"See what is with `stepfast runs show {run.run_id}`."
+    )

@@ -7,14 +7,26 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple, assert_never
 
-from stepfast.kernel.commands import Change, LockedRun, Reopen, Request, Rerun, RetryRun, Rollback, Skip, StepCommand
+from stepfast.kernel.code_waits import looking_again, try_code_again
+from stepfast.kernel.commands import (
+    Change,
+    LockedRun,
+    Reopen,
+    Request,
+    Rerun,
+    RetryRun,
+    Rollback,
+    Skip,
+    StepCommand,
+    command_event,
+)
 from stepfast.kernel.decisions import CallId, Record
 from stepfast.kernel.definitions import code_of
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import EventNotFound, IllegalMove, Invalid, NothingBefore, StepNotFound, WorkflowNotFound
 from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.item_judging import letter_resolved, steps_resolved
-from stepfast.kernel.marks import cut_off, ending_calls, failed_calls, find_step, from_on, unended_calls
+from stepfast.kernel.marks import cut_off, ending_calls, failed_calls, find_step, from_on, not_reached, unended_calls
 from stepfast.kernel.plan_control import Chosen, Ties, calls_after, calls_of, given_call, is_undo, owner_of, undone_by
 from stepfast.kernel.plan_rules import GIVEN
 from stepfast.kernel.states import ENDED, STEP_ENDED, RunState, StepState, TaskState, check_move
@@ -61,7 +73,7 @@ def judge_steps(run: LockedRun, request: Request, command: StepCommand, now: Ins
 def retry(run: LockedRun, request: Request, command: RetryRun, now: Instant) -> Change:
     """A run that failed, wholly or in part, goes on, as a new generation, without the failures that ended it so."""
     if run.state is RunState.WAITING and run.lacks_code:
-        return _try_code_again(run, request, command, now)
+        return try_code_again(run, request, command, now)
     check_move(run.run_id, run.state, "retry")
     if command.step is None:
         superseded = failed_calls(run)
@@ -78,18 +90,6 @@ def retry(run: LockedRun, request: Request, command: RetryRun, now: Instant) -> 
         in_part = run.state is RunState.PARTIAL
         superseded = [chosen.call, *cut_off(run)] if in_part else from_on(run.steps, chosen.seq)
     return _reopened(run, request, EventType.RETRIED, _life(run, command), superseded, {"step": command.step}, now)
-
-
-def _try_code_again(run: LockedRun, request: Request, command: RetryRun, now: Instant) -> Change:
-    """A run that waits for code that fits meets what there is by now, in the same generation and with all records."""
-    check_move(run.run_id, run.state, "retry_open")
-    if command.step is not None or command.version not in (None, run.version):
-        raise IllegalMove(
-            f"Run {run.run_id} waits for code of {run.code} that fits, so it can be retried as a whole only, and under "
-            f"no other version. Let it look at the code again with `stepfast runs retry {run.run_id}`."
-        )
-    told = command_event(EventType.RESUMED, request, now, {"state": RunState.RUNNING})
-    return Change(RunState.RUNNING, (told,), hold=False, ready=True)
 
 
 def _failed_of(run: LockedRun, wanted: str, ties: Ties) -> list[CallId]:
@@ -183,7 +183,8 @@ def skip(run: LockedRun, request: Request, command: Skip, now: Instant) -> Chang
         state = RunState.PAUSED if run.hold else RunState.RUNNING
         change = Change(state, (event,), hold=run.hold, ready=not run.hold)
         change = change._replace(events=(*steps_resolved(run, calls, request, now), *change.events))
-        return _without(run, change, calls)._replace(records=(record,))
+        change = _without(run, change, calls)._replace(records=(record,))
+        return looking_again(run, request, change, now) if change.ready else change
     failing = ending_calls(run)
     found = calls.union(calls_after(run.steps, ties, failing), unended_calls(run, failing))
     life, data = _same_life(run), dict[str, object](step=command.step)
@@ -208,7 +209,8 @@ def rollback(run: LockedRun, request: Request, command: Rollback, now: Instant) 
         return change._replace(state=RunState.PAUSED, hold=True)
     event = command_event(EventType.ROLLED_BACK, request, now, data | _superseding(run, calls))
     resolved = steps_resolved(run, calls, request, now)
-    return _without(run, Change(RunState.PAUSED, (*resolved, event), hold=True), calls)
+    change = _without(run, Change(RunState.PAUSED, (*resolved, event), hold=True), calls)
+    return looking_again(run, request, change, now)
 
 
 def _ended_after(run: LockedRun, command: Rollback) -> set[CallId]:
@@ -272,13 +274,6 @@ def _superseding(run: LockedRun, calls: AbstractSet[CallId]) -> dict[str, object
     return {"superseded": len(calls)} | which
 
 
-def not_reached(run: LockedRun, wanted: str) -> StepNotFound:
-    return StepNotFound(
-        f"Nothing is recorded of step {wanted!r} of run {run.run_id}: it was not reached. "
-        f"See what is with `stepfast runs show {run.run_id}`."
-    )
-
-
 def _reopened(
     run: LockedRun,
     request: Request,
@@ -303,11 +298,3 @@ def _reopened(
         reopen=Reopen(life.version, life.code, run.input, request.command.name, tuple(calls), life.definition),
         resolution="replayed" if run.has_letter else None,
     )
-
-
-def command_event(
-    event_type: EventType, request: Request, now: Instant, data: dict[str, object] | None = None
-) -> Event:
-    """What is told of a command: who gave it and why, and what it was about."""
-    told = {name: value for name, value in {**(data or {}), "reason": request.reason}.items() if value is not None}
-    return Event(event_type, now, actor=request.actor, data=json.dumps(told) if told else None)

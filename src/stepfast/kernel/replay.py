@@ -53,12 +53,12 @@ class Replay:
         ended = [each for each in self._newest.values() if each.seq < record.seq and each.state in STEP_ENDED]
         return max(ended, key=lambda each: each.seq, default=None)
 
-    def find(self, call: CallId, digest: str, same_input: Callable[[str], bool]) -> Record | None:
+    def find(self, call: CallId, digest: str, same_input: Callable[[str], bool], given: str = "{}") -> Record | None:
         """The record of a call in its own branch, now claimed; None if there is none.
 
-        `same_input` reads a stored input through today's types and says whether it equals the call's own.
+        `same_input` reads a stored input through today's types and says whether it equals the call's own, `given`.
         """
-        return self._claim(self._of_branch(call, digest, same_input))
+        return self._claim(self._of_branch(call, digest, same_input, given))
 
     def find_elsewhere(self, call: CallId, digest: str) -> Record | None:
         """The record of an equal call in another branch, now claimed; None for a call that was never recorded.
@@ -89,7 +89,7 @@ class Replay:
         self.finished = self._unclaimed == 0
         return record
 
-    def _of_branch(self, call: CallId, digest: str, same_input: Callable[[str], bool]) -> Record | None:
+    def _of_branch(self, call: CallId, digest: str, same_input: Callable[[str], bool], given: str) -> Record | None:
         record = self._by_name[call.name].get(call)
         if record is None or record.digest == digest or same_input(record.input):
             return record
@@ -99,8 +99,8 @@ class Replay:
             return None
         raise NonDeterminism(
             f"Step {call.address} was recorded with other arguments than the code gives it now. "
-            f"Recorded: {record.input[:SHOWN_INPUT]}. Deploy code that makes the recorded calls, "
-            f"or give the changed workflow a new version."
+            f"Recorded: {record.input[:SHOWN_INPUT]}; given: {given[:SHOWN_INPUT]}. "
+            f"Deploy code that makes the recorded calls, or give the changed workflow a new version."
         )
 
     def _of_other_branch(self, call: CallId, digest: str) -> Record | None:

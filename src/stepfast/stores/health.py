@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from stepfast.kernel.durations import Instant
-
 
 class Weakness(NamedTuple):
     """A setting under which what was acknowledged may be lost, or nothing can be written, and what to do about it."""
@@ -29,8 +27,8 @@ class Health(NamedTuple):
     schema: int
     newest_schema: int
     weaknesses: tuple[Weakness, ...]
-    now: Instant | None
-    """None: the store goes by the clock of each machine."""
+    ahead_ms: int | None
+    """How far its clock is ahead of this machine's. None: the store goes by the clock of each machine."""
     oldest: LongTransaction | None
     trail_owner: str | None = None
     """The role that was used, if it could change or delete events."""

@@ -125,7 +125,8 @@ class RunContext(Stay):
     def _find(self, asked: Asked) -> Record | None:
         if asked.answer.done():
             return self._replay.forgo(asked.call)
-        return self._matched(asked, partial(self._replay.find, asked.call, asked.digest, asked.same_input))
+        call, given = asked.call, asked.operation.input
+        return self._matched(asked, partial(self._replay.find, call, asked.digest, asked.same_input, given))
 
     def _find_elsewhere(self, asked: Asked) -> Record | None:
         if asked.answer.done() or self._replay.finished:

@@ -5,10 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from stepfast.conformance.store.acts import NOON, ROUNDS, VERDICT, end, hand_back, park, step, told_by, wait, worker
+from stepfast.conformance.store.acts import (
+    NOON,
+    ROUNDS,
+    VERDICT,
+    end,
+    fail,
+    hand_back,
+    park,
+    step,
+    told_by,
+    wait,
+    worker,
+)
 from stepfast.conformance.store.harness import Harness
 from stepfast.conformance.store.suite import StoreSuite, cases, on_fresh_stores
-from stepfast.kernel.commands import Cancel, Changed, Command, Pause, Request, Rerun, Resume, TimeOut
+from stepfast.kernel.commands import Cancel, Changed, Command, Pause, Request, Rerun, Resume, RetryRun, TimeOut
 from stepfast.kernel.decisions import Decision, HeldRun
 from stepfast.kernel.errors import IllegalMove
 from stepfast.kernel.exchange import Delivered, Saving
@@ -26,14 +38,36 @@ LATE: dict[str, Callable[[HeldRun], Decision]] = {
 class EndingSuite(StoreSuite):
     """A run ends once, and who held it writes no more."""
 
-    async def test_a_cancelled_run_leaves_nothing_to_wait_for_and_nothing_to_take(self, harness: Harness) -> None:
+    async def test_a_cancelled_run_leaves_nothing_to_wait_for(self, harness: Harness) -> None:
         run = await harness.parked()
-        await harness.signal(run.run_id, "other")
         await harness.change(run.run_id, Cancel())
         assert await harness.store.look(run.run_id) is None
         await harness.change(run.run_id, Rerun())
         look = await harness.look(run.run_id)
         assert (look.waits, look.inbox) == ([], [])
+
+    async def test_a_signal_that_a_cancelled_run_did_not_take_is_there_when_it_is_opened_again(
+        self, harness: Harness
+    ) -> None:
+        run = await harness.parked()
+        await harness.signal(run.run_id, "other", key="once")
+        await harness.change(run.run_id, Cancel())
+        await harness.change(run.run_id, Rerun())
+        await harness.signal(run.run_id, "other", key="once")
+        await harness.signal(run.run_id, "another")
+        look = await harness.look(run.run_id)
+        assert [(message.n, message.name) for message in look.inbox] == [(1, "other"), (2, "another")]
+
+    async def test_a_signal_that_a_failed_run_was_not_told_of_is_there_when_it_is_retried(
+        self, harness: Harness
+    ) -> None:
+        run = await harness.held()
+        await harness.signal(run.run_id, "paid")
+        await harness.save(fail(run))
+        await harness.change(run.run_id, RetryRun())
+        (again,) = await harness.claim()
+        look = await harness.look(run.run_id)
+        assert (again.wakes, [(message.name, message.told) for message in look.inbox]) == (1, [("paid", False)])
 
     async def test_a_cancelled_run_has_ended(self, harness: Harness) -> None:
         started = await harness.start()

@@ -123,11 +123,13 @@ class ParkingSuite(StoreSuite):
         await harness.signal(run.run_id)
         assert await harness.save(park(run, wait()), step(run)) == [Saving.WOKEN, Saving.LOST]
 
-    async def test_an_ended_run_leaves_nothing_to_wait_for_and_nothing_to_take(self, harness: Harness) -> None:
+    async def test_an_ended_run_leaves_nothing_to_wait_for_but_the_signals_that_it_did_not_take(
+        self, harness: Harness
+    ) -> None:
         run = await harness.held()
         await harness.save(decide(run, opened=(wait(1),)))
         await harness.signal(run.run_id)
         await harness.save(end(run))
         await harness.change(run.run_id, Rerun())
         look = await harness.look(run.run_id)
-        assert (look.waits, look.inbox) == ([], [])
+        assert (look.waits, [message.name for message in look.inbox]) == ([], ["paid"])

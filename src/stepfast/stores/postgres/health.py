@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TypeVar
 
-from stepfast.kernel.durations import Instant
 from stepfast.stores.health import Health, LongTransaction, Weakness
 from stepfast.stores.postgres.driver import Connection, PostgresError, sqlstate
 from stepfast.stores.postgres.lines import Address, Deadlines, part
@@ -116,7 +116,10 @@ async def _whereabouts(connection: Connection, where: str) -> tuple[object, ...]
 
 
 async def _examine(connection: Connection, where: str) -> Health:
+    asked_at = time.time_ns()
     version, fsync, full_page_writes, synchronous_commit, now = (await connection.fetch(_ABOUT))[0]
+    # It was asked somewhere between the two; a slow way there is no wrong clock.
+    ahead_ms = now - (asked_at + time.time_ns()) // 2_000_000
     settings = {"fsync": fsync, "full_page_writes": full_page_writes, "synchronous_commit": synchronous_commit}
     oldest = await connection.fetch(_OLDEST)
     owner = await connection.fetch(_TRAIL_OWNER)
@@ -126,7 +129,7 @@ async def _examine(connection: Connection, where: str) -> Health:
         schema=schema,
         newest_schema=newest,
         weaknesses=tuple(_weaknesses(settings)),
-        now=Instant(now),
+        ahead_ms=ahead_ms,
         oldest=LongTransaction(*oldest[0]) if oldest else None,
         trail_owner=owner[0][0] if owner else None,
         read_only=await _read_only(connection) or await _full(connection),

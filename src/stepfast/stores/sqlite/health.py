@@ -40,7 +40,7 @@ def _examine(connection: apsw.Connection, path: Path) -> Health:
         schema=schema_number(connection, path),
         newest_schema=known_migrations()[-1].number,
         weaknesses=tuple(_weaknesses(connection, path)),
-        now=None,
+        ahead_ms=None,
         oldest=None,
         read_only=_read_only(path) or _full(path),
     )

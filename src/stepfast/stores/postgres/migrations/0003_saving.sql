@@ -147,9 +147,10 @@ begin
     if not exists (select from stepfast.inbox m where m.run_id = any (k_runs)) then
         return;
     end if;
-    -- What its holder had no time to tell is told behind the end of a run.
+    -- What its holder had no time to tell is told behind the end of a run. Signals that nobody took stay: the run may be
+    -- opened again.
     with gone as (
-        delete from stepfast.inbox m where m.run_id = any (k_runs) returning m.*
+        delete from stepfast.inbox m where m.run_id = any (k_runs) and m.kind <> 'signal' returning m.*
     )
     insert into stepfast.event (run_id, seq, tenant, generation, type, at, step, token, actor, data)
     select g.run_id,
@@ -164,7 +165,7 @@ begin
             order by x.generation desc
             limit 1
       ) o on true
-     where not g.told and g.kind <> 'signal'
+     where not g.told
      order by g.run_id, g.n;
 end
 $$;

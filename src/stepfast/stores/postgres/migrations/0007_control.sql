@@ -264,7 +264,7 @@ end
 $$;
 
 -- Puts an ended run back in the line, at its first place. Its messages are numbered on: records name those that were
--- taken.
+-- taken, and signals that nobody took are there still.
 create function stepfast.reopen(
     k_run uuid, k_generation integer, k_code text, k_token integer, moment bigint
 ) returns void
@@ -275,10 +275,13 @@ begin
         run_id, queue, tenant, code, place, state, generation, deadline_at, token, since_at, wakes
     )
     select r.run_id, r.queue, r.tenant, k_code, r.queued_at - r.priority * 3600000::bigint, 'ready', k_generation,
-           moment + r.timeout_ms, k_token, moment, coalesce((
-               select max((e.data::json ->> 'n')::integer)
-                 from stepfast.event e
-                where e.run_id = k_run and e.type = 'signalled'
+           moment + r.timeout_ms, k_token, moment, coalesce(greatest(
+               (
+                   select max((e.data::json ->> 'n')::integer)
+                     from stepfast.event e
+                    where e.run_id = k_run and e.type = 'signalled'
+               ),
+               (select max(m.n) from stepfast.inbox m where m.run_id = k_run)
            ), 0)
       from stepfast.run r
      where r.run_id = k_run;

@@ -199,7 +199,8 @@ begin
            'waits for code that fits: ' || new.name, new.opened_at
       from stepfast.run r
      where r.run_id = new.run_id
-        on conflict (run_id, cause) do update set resolved_at = null, resolution = null, actor = null;
+        on conflict (run_id, cause) do update
+       set opened_at = excluded.opened_at, resolved_at = null, resolution = null, actor = null;
     return null;
 end
 $$;

@@ -169,7 +169,8 @@ begin
            'waits for code that fits: ' || new.name, new.opened_at
       from run r
      where r.run_id = new.run_id
-        on conflict do update set resolved_at = null, resolution = null, actor = null;
+        on conflict do update
+       set opened_at = excluded.opened_at, resolved_at = null, resolution = null, actor = null;
 end;
 
 create trigger resolve_blocked_item after delete on wait

@@ -80,11 +80,12 @@ update task
 
 -- name: reopen
 -- An ended run joins the line again, at the place that it had at first. Its messages are numbered on: records name
--- those that were taken.
+-- those that were taken, and signals that nobody took are there still.
 insert into task (run_id, queue, tenant, code, place, state, generation, deadline_at, token, since_at, wakes)
 select run_id, queue, tenant, :code, queued_at - priority * :priority_ms, 'ready', :generation, :now + timeout_ms,
        :token, :now,
-       (select coalesce(max(e.data ->> 'n'), 0) from event e where e.run_id = run.run_id and e.type = 'signalled')
+       max((select coalesce(max(e.data ->> 'n'), 0) from event e where e.run_id = run.run_id and e.type = 'signalled'),
+           (select coalesce(max(m.n), 0) from inbox m where m.run_id = run.run_id))
   from run
  where run_id = :run_id;
 

@@ -105,9 +105,10 @@ select m.run_id,
  order by json_each.key, m.n;
 
 -- name: delete_inboxes
--- Ended runs take nothing.
+-- Ended runs take nothing. Signals that nobody took stay: the run may be opened again.
 delete from inbox
- where run_id in (select value from json_each(?));
+ where run_id in (select value from json_each(?))
+   and kind <> 'signal';
 
 -- name: insert_dead_letter
 -- A run out of attempts that nobody awaits.
