@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from stepfast import sleep, step, timeout, workflow
+from stepfast import Run, RunState, StepState, receive, step, timeout, workflow
 from stepfast.workflows import stay
 from tests.support.apps import app_on
+from tests.support.following import state_of, until
 
 
 @step
@@ -22,10 +23,18 @@ async def limited(number: int) -> int:
 
 @workflow
 async def waits() -> int:
-    await sleep("1ms")
-    async with timeout("1m"):
-        one, two = await asyncio.gather(echo(1), limited(2))
-    return one + two
+    async with timeout("1h"):
+        numbers = await asyncio.gather(received("first"), limited(2), receive("second", int, timeout="1h"))
+    return sum(numbers)
+
+
+async def received(name: str) -> int:
+    await receive(name)
+    return await echo(1)
+
+
+async def has_echoed(run: Run[int]) -> bool:
+    return any(step.call.name == "echo" and step.state is StepState.COMPLETED for step in await run.steps())
 
 
 class Factory:
@@ -43,12 +52,20 @@ class Factory:
 
 
 async def made_by_factory(database: str) -> Factory:
-    """What the factory of a loop has made while an app was opened, executed a run that waits, and was closed."""
+    """What the factory of a loop has made while an app was opened, executed a run that waits, and was closed.
+
+    The run comes back from its park with a wait that goes on, and begins to watch the time of that in its own loop.
+    """
     factory, loop = Factory(), asyncio.get_running_loop()
     loop.set_task_factory(factory)
     try:
         async with app_on(database, [waits]) as app:
-            assert await (await app.start(waits)) == 3
+            run = await app.start(waits)
+            await state_of(run, RunState.WAITING)
+            await run.signal("first")
+            await until(lambda: has_echoed(run))
+            await run.signal("second", 3)
+            assert await run == 6
     finally:
         loop.set_task_factory(None)
     return factory
