@@ -12,7 +12,7 @@ from stepfast.log import Log
 from stepfast.workflows.executors.threads import within
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+    from importlib.metadata import Distribution, EntryPoint
 
 log = Log("plugins")
 
@@ -122,21 +122,39 @@ def _found(path: tuple[str, ...]) -> list[tuple[Plugin, EntryPoint]]:
     # Slow to import, and needed only where somebody looks for executors.
     from importlib.metadata import distributions
 
+    installed = list(distributions(path=list(path)))
+    if not any(map(_may_offer, installed)):
+        return []
     found, seen = [], set[str]()
-    for distribution in distributions(path=list(path)):
+    for distribution in installed:
         for plugin, entry_point in _of_distribution(distribution, seen):
             found.append((plugin, entry_point))
     return found
 
 
-def _of_distribution(distribution: Any, seen: set[str]) -> Iterator[tuple[Plugin, EntryPoint]]:
+def _may_offer(distribution: Distribution) -> bool:
+    """Whether a package has entry points of ours; what is wrong with one is told when all are looked through.
+
+    To read the names of all packages takes several times as long as their entry points, and nearly nobody has a plugin.
+    """
+    try:
+        return bool(_ours(distribution))
+    except Exception:  # noqa: BLE001 - a package whose metadata cannot be read
+        return True
+
+
+def _ours(distribution: Distribution) -> list[EntryPoint]:
+    return [each for each in distribution.entry_points if each.group in GROUPS]
+
+
+def _of_distribution(distribution: Distribution, seen: set[str]) -> Iterator[tuple[Plugin, EntryPoint]]:
     try:
         name, version = distribution.name or "", distribution.version or ""
         # Of two with one name the first on the path is the one that is imported.
         if name.lower() in seen:
             return
         seen.add(name.lower())
-        ours = [each for each in distribution.entry_points if each.group in GROUPS]
+        ours = _ours(distribution)
     except Exception as error:  # noqa: BLE001 - a package whose metadata cannot be read
         log.warning("plugin_failed", distribution=str(distribution), error=f"{type(error).__name__}: {error}")
         return
