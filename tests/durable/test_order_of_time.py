@@ -307,6 +307,41 @@ def test_twin_that_forgets_alarms_that_have_rung_lets_a_late_signal_win(monkeypa
     assert ends_beside_a_late_signal()[-1] != "signal"
 
 
+@workflow
+async def limit_of_the_same_time() -> str:
+    try:
+        async with timeout("1h"):
+            await sleep("1h")
+    except WaitTimeout:
+        return "limit"
+    return "sleep"
+
+
+@workflow
+def limit_of_the_same_time_of_def() -> str:
+    try:
+        with timeout("1h"):
+            sleep("1h")
+    except WaitTimeout:
+        return "limit"
+    return "sleep"
+
+
+@pytest.mark.parametrize("flow", [limit_of_the_same_time, limit_of_the_same_time_of_def])
+@pytest.mark.parametrize("is_late", [False, True], ids=["live", "late"])
+async def test_of_two_that_are_over_in_one_moment_that_ends_first_which_was_set_first(database, flow, is_late):
+    async with timed_app(database, flow) as (app, time):
+        run = await app.start(flow)
+        while (await run.info()).state is not RunState.WAITING:
+            pass
+        if is_late:
+            await run.pause()
+        await time.advance("1h" if not is_late else "2h")
+        if is_late:
+            await run.resume()
+        assert await time.result(run) == "limit"
+
+
 @step
 async def puts_itself_off() -> None:
     BODIES.ran("puts_itself_off")

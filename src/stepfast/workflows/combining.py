@@ -377,6 +377,12 @@ class Timeout:
         self._cancelling = self._task.cancelling()
         self._timer = asyncio.ensure_future(ask("timeout", SleepCall(self._span_ms)))
         self._timer.add_done_callback(self._expire)
+        try:
+            # The time starts here: the limit is set before what is inside, as in a `def` workflow.
+            await asyncio.sleep(0)
+        except BaseException:
+            self._timer.cancel()
+            raise
 
     def _expire(self, timer: asyncio.Future[None]) -> None:
         if self._task is not None and not timer.cancelled() and timer.exception() is None:
