@@ -1,4 +1,4 @@
-"""From `module:name` or `file.py:name` to the app or the workflow behind it."""
+"""From `module:name` or `file.py:name` to the app behind it."""
 
 from __future__ import annotations
 
@@ -6,25 +6,14 @@ import importlib
 import importlib.util
 import sys
 import traceback
-from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 
 from stepfast.app import Stepfast
-from stepfast.kernel.errors import Invalid, StepfastError, WorkflowNotFound
+from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.settings import Settings
 from stepfast.workflows.executors.executor import BUILTIN
-from stepfast.workflows.functions import AsyncWorkflow, SyncWorkflow, Workflow
-from stepfast.workflows.graphs.graph import Graph
-from stepfast.workflows.templates.loading import SUFFIXES, load_template
-from stepfast.workflows.templates.workflow import TemplateWorkflow
 
-DECORATED = (AsyncWorkflow, SyncWorkflow, Graph)
-
-TEMPLATES = SUFFIXES
-"""How the names of files end that hold templates."""
-
-WHICH = "Name the file with the workflow, and the workflow if there are several: file.py:workflow"
 WHERE = "Name the app with --app module:name or --app file.py:name, with STEPFAST_APP, or as `app` in [tool.stepfast]"
 
 
@@ -54,51 +43,11 @@ def find_app(settings: Settings) -> Stepfast | None:
         return None
     place, _, name = settings.app.partition(":")
     advice = f"{settings.app_place} names it: write module:name or file.py:name"
-    module = _import(place, advice, settings.app_folder)
-    return _named(module, name, settings) if name else _only_app(module, settings.app)
+    module = load_module(place, advice, settings.app_folder)
+    return _named(module, name, settings) if name else only_app(module, settings.app)
 
 
-def load_workflow(target: str) -> tuple[Stepfast, Workflow]:
-    """The workflow that `file.py:name` names, and the app to run it on; without a name, the only one of the file."""
-    place, _, name = target.partition(":")
-    module = _import(place, WHICH)
-    found = {given.workflow.name: given.workflow for given in vars(module).values() if isinstance(given, DECORATED)}
-    here = (f"{module.__name__}.", f"{module.__name__}:")
-    own = {known: each for known, each in found.items() if each.place.startswith(here)}
-    return _only_app(module, target), _chosen(name, own or found, place)
-
-
-def names_template(target: str) -> bool:
-    """Whether `file` or `file:workflow` is a template."""
-    return target.partition(":")[0].endswith(TEMPLATES)
-
-
-def load_template_of(target: str, settings: Settings, is_dry: bool) -> tuple[Stepfast, TemplateWorkflow]:
-    """The workflow of a template, and the app whose executors its steps call; for a rehearsal none is needed."""
-    app = find_app(settings) or Stepfast(workflows=[])
-    file, _, name = target.partition(":")
-    template = load_template(Path(file), app.executors if settings.app or not is_dry else None)
-    if name not in ("", template.name):
-        raise WorkflowNotFound(f"{file} has no workflow {name!r}. It has: {template.name}.")
-    return app, TemplateWorkflow(template, app.executors.get, app.workflow_named, is_dry=is_dry)
-
-
-def _chosen(name: str, workflows: dict[str, Workflow], place: str) -> Workflow:
-    if not workflows:
-        raise Invalid(f"{place} has no workflow. Mark a function with @workflow.")
-    if name in workflows:
-        return workflows[name]
-    known = ", ".join(sorted(workflows))
-    if name:
-        nearest = get_close_matches(name, workflows, 1)
-        hint = f"Did you mean {nearest[0]!r}? " if nearest else ""
-        raise WorkflowNotFound(f"{place} has no workflow {name!r}. {hint}It has: {known}.")
-    if len(workflows) > 1:
-        raise Invalid(f"{place} has several workflows ({known}). Name one of them: {place}:{min(workflows)}.")
-    return next(iter(workflows.values()))
-
-
-def _import(place: str, advice: str, within: Path = Path()) -> ModuleType:
+def load_module(place: str, advice: str, within: Path = Path()) -> ModuleType:
     """The module or file, as seen from that folder."""
     is_file = place.endswith(".py")
     if not is_file and (not place or place.startswith(".") or "/" in place):
@@ -143,7 +92,7 @@ def _named(module: ModuleType, name: str, settings: Settings) -> Stepfast:
     return app
 
 
-def _only_app(module: ModuleType, target: str) -> Stepfast:
+def only_app(module: ModuleType, target: str) -> Stepfast:
     apps = {name: value for name, value in vars(module).items() if isinstance(value, Stepfast)}
     if len(apps) > 1:
         raise Invalid(f"{target} has several apps ({', '.join(apps)}). Name one of them: {target}:{min(apps)}.")

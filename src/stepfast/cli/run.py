@@ -13,9 +13,9 @@ from stepfast.app import Stepfast
 from stepfast.cli.arguments import arguments_of
 from stepfast.cli.awaiting import result_of
 from stepfast.cli.client import Client
-from stepfast.cli.loading import load_template_of, load_workflow, names_template
 from stepfast.cli.options import common_options
 from stepfast.cli.printing import print_json, say
+from stepfast.cli.run_targets import load_template_of, load_workflow, names_template
 from stepfast.kernel.durations import written_span
 from stepfast.kernel.errors import Invalid, RunFailed
 from stepfast.workflows.plans.plan import Ask, Plan, Receive, RunChild, Use
