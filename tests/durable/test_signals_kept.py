@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from stepfast import Retry, RunFailed, RunState, receive, step, workflow
+from stepfast import Retry, RunFailed, RunState, continue_as, each, race, receive, step, workflow
 from stepfast.stores.sqlite import saving
-from stepfast.testing import engine
+from stepfast.testing import Engine, crash_points, engine
+from stepfast.workflows.wait_calls import ReceiveCall
+from tests.faults.test_crash_points import emptied
 from tests.support.guards import rewrite
 
 OUTAGE: list[str] = []
@@ -90,3 +93,122 @@ async def test_the_broken_twin_that_empties_the_inbox_of_an_ended_run_waits_for_
         await run.retry()
         await opened.run_until_idle()
         assert (await run.info()).state is RunState.WAITING
+
+
+@workflow
+async def first_of_two(heard: list[str]) -> list[str]:
+    name, _ = await race(one=receive("one"), two=receive("two"))
+    if not heard:
+        continue_as([name])
+    return [*heard, name]
+
+
+@workflow
+def first_of_two_in_a_thread(heard: list[str]) -> list[str]:
+    name, _ = race.sync(one=lambda: receive("one"), two=lambda: receive("two"))
+    if not heard:
+        continue_as([name])
+    return [*heard, name]
+
+
+async def wait_for(name: str) -> str:
+    await receive(name)
+    return name
+
+
+@workflow
+async def any_of_two(heard: list[str]) -> list[str]:
+    heard = [*heard, await each(wait_for, ["one", "two"], join="any")]
+    if len(heard) == 1:
+        continue_as(heard)
+    return heard
+
+
+@workflow
+async def left_behind(heard: list[str]) -> list[str]:
+    left = asyncio.create_task(wait_for("two"))
+    one = await receive("one")
+    if not heard:
+        continue_as(["again"])
+    return [*heard, one, await left]
+
+
+LOSERS: list[Any] = [first_of_two, first_of_two_in_a_thread, any_of_two]
+
+
+async def heard_by(opened: Engine, code: Any, *signals: str) -> Any:
+    """A run that looks when these signals have come."""
+    run = await opened.start(code, [])
+    for name in signals:
+        await opened.signal(run, name, name)
+    await opened.run_until_idle()
+    return run
+
+
+@pytest.mark.parametrize("code", LOSERS, ids=["async", "def", "each"])
+async def test_what_came_for_a_receive_that_lost_is_there_when_the_code_starts_over(database, code):
+    async with engine(database=database, workflows=LOSERS) as opened:
+        run = await heard_by(opened, code, "one", "two")
+        assert await opened.result(run) == ["one", "two"]
+
+
+@pytest.mark.parametrize("code", LOSERS, ids=["async", "def", "each"])
+async def test_the_first_of_several_that_are_there_is_the_one_that_came_first(database, code):
+    async with engine(database=database, workflows=LOSERS) as opened:
+        run = await heard_by(opened, code, "two", "one")
+        assert await opened.result(run) == ["two", "one"]
+
+
+async def test_what_came_for_a_branch_that_the_code_left_is_there_when_it_starts_over(database):
+    async with engine(database=database, workflows=[left_behind]) as opened:
+        run = await heard_by(opened, left_behind, "one", "two", "one")
+        assert await opened.result(run) == ["again", "one", "two"]
+
+
+@workflow
+async def one_of_two() -> str:
+    name, value = await race(one=receive("one"), two=receive("two"))
+    return f"{name}: {value}"
+
+
+async def test_what_came_for_a_receive_that_lost_is_there_when_the_run_is_done_again(database):
+    async with engine(database=database, workflows=[one_of_two]) as opened:
+        run = await opened.start(one_of_two, delay="1m")
+        for name in ("one", "two"):
+            await run.signal(name, "hello")
+        assert await opened.result(run) == "one: hello"
+        await run.rerun()
+        assert await opened.result(run) == "two: hello"
+        await run.rerun()
+        await opened.run_until_idle()
+        assert (await run.info()).state is RunState.WAITING
+
+
+async def race_and_start_over(opened: Engine) -> list[str]:
+    """Two signals, each for one life of a run; told of once, whoever heard them."""
+    run = await heard_by(opened, first_of_two, "one", "two")
+    heard: list[str] = await opened.result(run)
+    told = [event.type for event in await opened.events(run)].count("signalled")
+    assert told == 2, f"P16: two signals are told of {told} times."
+    return heard
+
+
+async def test_what_came_for_a_receive_that_lost_outlasts_a_death_at_every_store_call(database):
+    databases = {} if database.startswith("sqlite") else {"databases": emptied(database)}
+    tried = await crash_points(race_and_start_over, workflows=[first_of_two], **databases)
+    assert len(tried.points) > 3
+
+
+@pytest.mark.parametrize("code", LOSERS, ids=["async", "def", "each"])
+async def test_the_broken_twin_that_uses_up_what_nobody_has_heard_waits_for_ever(database, code, monkeypatch):
+    monkeypatch.setattr(ReceiveCall, "is_heard_first", False)
+    async with engine(database=database, workflows=LOSERS) as opened:
+        run = await heard_by(opened, code, "one", "two")
+        assert (await run.info()).state is RunState.WAITING
+
+
+async def test_the_broken_twin_that_never_uses_up_what_was_heard_hears_it_twice(database, monkeypatch):
+    monkeypatch.setattr(ReceiveCall, "heard", lambda *_: None)
+    async with engine(database=database, workflows=[first_of_two]) as opened:
+        run = await heard_by(opened, first_of_two, "one", "two")
+        assert await opened.result(run) == ["one", "one"]

@@ -21,7 +21,7 @@ from stepfast.workflows.branches import Branch, Parked
 from stepfast.workflows.calls import Answer, Asked, Operation
 from stepfast.workflows.namesakes import refuse_namesake
 from stepfast.workflows.stay import Host, Stay
-from stepfast.workflows.wait_calls import ReceiveCall
+from stepfast.workflows.wait_calls import ReceiveCall, by_arrival
 
 
 class RunContext(Stay):
@@ -267,7 +267,7 @@ class RunContext(Stay):
                     self._begin(asked, record)
         if self._late:
             return calls
-        for asked, record in calls:
+        for asked, record in by_arrival(mailbox, calls) if mailbox.has_messages else calls:
             self._begin(asked, record)
         return []
 
@@ -304,6 +304,8 @@ class RunContext(Stay):
         self.moment = at
         if error is None:
             answer.set_result(value)
+            if type(asked.operation) is ReceiveCall:
+                asked.operation.heard(asked)
         else:
             self._heard.add(call)
             answer.set_exception(failures.mark(error, call))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from collections import defaultdict, deque
@@ -9,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
-from stepfast.kernel.decisions import CallId, Message, OpenWait, Wait
+from stepfast.kernel.decisions import CallId, Message, OpenWait, Record, Wait
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.rules import COMMAND_KINDS
-from stepfast.kernel.states import WaitKind
+from stepfast.kernel.states import StepState, WaitKind
 from stepfast.workflows.alarms import Alarms
 
 T = TypeVar("T")
@@ -23,6 +24,8 @@ ENDED_BY_TIME = (WaitKind.TIME, WaitKind.SIGNAL)
 
 Address = tuple[str, str]
 """The kind and the name of messages."""
+
+RECEIVE = "receive"
 
 # Of those for whom nothing has come.
 NEVER = (math.inf, 0)
@@ -44,16 +47,19 @@ class Mailbox:
     """The open waits of a run, who in its code waits for each, and the messages that nobody has taken yet."""
 
     __slots__ = (
-        *("_alarms", "_given_back", "_has_held_back", "_inbox", "_is_looking", "_put_off", "_sorted", "_taken"),
-        *("_waiters", "_waits", "is_gathering", "readings", "unheard"),
+        *("_alarms", "_given_back", "_has_held_back", "_inbox", "_is_looking", "_on_the_way", "_put_off", "_sorted"),
+        *("_taken", "_waiters", "_waits", "is_gathering", "readings", "unheard"),
     )
 
-    def __init__(self, waits: Sequence[OpenWait], inbox: Sequence[Message]) -> None:
+    def __init__(self, waits: Sequence[OpenWait], inbox: Sequence[Message], records: Sequence[Record] = ()) -> None:
         self._waits = {wait.wait_id: wait for wait in waits} if waits else {}
         self._inbox = {message.n: message for message in inbox} if inbox else {}
         self._given_back: dict[int, Message] = {}
+        self._on_the_way: dict[int, Message] = {}
         self._sorted: dict[Address, deque[Message]] | None = None
         self._taken: set[int] = set()
+        if inbox and records:
+            self._put_on_the_way(records)
         self._waiters: dict[int, Waiter] = {}
         self._put_off: dict[int, Wait] = {}
         self._alarms: Alarms | None = None
@@ -64,6 +70,12 @@ class Mailbox:
         """Whether those who begin to wait leave it to others to let them look."""
         self.unheard: CallId | None = None
         """The call that has ended last, where the code must hear of that before anything else is decided."""
+
+    def _put_on_the_way(self, records: Sequence[Record]) -> None:
+        """What calls have received is theirs, though the store has it still: their end was saved, and no more."""
+        received = {number_of(each) for each in records if each.kind == RECEIVE and each.state is StepState.COMPLETED}
+        self._taken = received & self._inbox.keys()
+        self._on_the_way = {n: self._inbox.pop(n)._replace(told=True) for n in self._taken}
 
     @property
     def is_awaited(self) -> bool:
@@ -84,6 +96,11 @@ class Mailbox:
     def next_due_at(self) -> Instant | None:
         """When the first of the waits is over by itself."""
         return min((wait.due_at for wait in self._waits.values() if wait.due_at is not None), default=None)
+
+    @property
+    def has_messages(self) -> bool:
+        """Whether something has come that nobody has taken."""
+        return bool(self._inbox or self._given_back)
 
     @property
     def has_commands(self) -> bool:
@@ -174,7 +191,7 @@ class Mailbox:
         """
         next_at = None if self._alarms is None else self._alarms.next_at
         is_past_left = self._has_held_back or (next_at is not None and next_at <= now)
-        if is_past_left and (self._inbox or self._given_back or self._has_held_back or self._is_joined_unawaited()):
+        if is_past_left and (self.has_messages or self._has_held_back or self._is_joined_unawaited()):
             self.unheard = call
 
     def _is_joined_unawaited(self) -> bool:
@@ -211,7 +228,7 @@ class Mailbox:
         One that came when another wait of the code was over is held back until that has ended, unless whoever takes it
         has the turn.
         """
-        there = self._there().get((kind, name), ()) if self._inbox or self._given_back else ()
+        there = self._there().get((kind, name), ()) if self.has_messages else ()
         message = next((message for message in there if until is None or message.at <= until), None)
         if message is None or (not in_turn and self.is_held_back(message.at)):
             return None
@@ -219,6 +236,7 @@ class Mailbox:
         self._inbox.pop(message.n, None)
         self._given_back.pop(message.n, None)
         self._taken.add(message.n)
+        self._on_the_way[message.n] = message
         return message
 
     def _there(self) -> dict[Address, deque[Message]]:
@@ -238,16 +256,29 @@ class Mailbox:
         self._has_held_back = True
         return True
 
-    def give_back(self, message: Message) -> None:
+    def give_back(self, n: int) -> None:
         """Whoever took it does not want it any more: it is for the next one, in its old place."""
-        self._given_back[message.n] = message._replace(told=True)
-        self._sorted = None
-        self.let_look()
+        message = self._on_the_way.pop(n, None)
+        if message is not None:
+            self._given_back[n] = message._replace(told=True)
+            self._sorted = None
+            self.let_look()
 
     def take_back(self, n: int) -> None:
         """A message that was given back has been taken by somebody."""
-        if self._given_back.pop(n, None) is not None:
+        message = self._given_back.pop(n, None)
+        if message is not None:
+            self._on_the_way[n] = message
             self._sorted = None
+
+    def hear(self, n: int) -> bool:
+        """The code has been given what came; whether the store still has it, for somebody else to take."""
+        return self._on_the_way.pop(n, None) is not None
+
+    def arrivals(self, wanted: Sequence[Address]) -> list[float]:
+        """For each of those who are to be begun, which of all that has come it would take; of one address in turn."""
+        numbers = {address: iter([message.n for message in self._there().get(address, ())]) for address in wanted}
+        return [next(numbers[address], math.inf) for address in wanted]
 
     def take_commands(self, wakes: int) -> list[Message]:
         """The commands that have come for the run up to its last look, in order of arrival, now taken.
@@ -310,7 +341,7 @@ class Mailbox:
                 found[wait_id] = (at, 0)
         if newcomer is not None:
             wanting[newcomer].append(NEWCOMER)
-        there = self._there() if self._inbox or self._given_back else {}
+        there = self._there() if self.has_messages else {}
         for address, waiting in wanting.items():
             for message in there.get(address, ()):
                 while waiting and self._ends_before(waiting[0], message.at):
@@ -322,3 +353,9 @@ class Mailbox:
     def _ends_before(self, wait_id: int, at: Instant) -> bool:
         wait = self._waits.get(wait_id)
         return wait is not None and wait.due_at is not None and wait.due_at < at
+
+
+def number_of(record: Record) -> int:
+    """The number of the message that a call has received."""
+    number: int = json.loads(record.input).get("n", 0)
+    return number

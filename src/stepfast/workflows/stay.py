@@ -95,7 +95,7 @@ class Stay:
         self.host = host
         self.outer = outer
         self.loop = open_loop(outer, on_quiet)
-        self.mailbox = Mailbox(history.waits, history.inbox)
+        self.mailbox = Mailbox(history.waits, history.inbox, history.records)
         self.stopped_by: BaseException | None = None
         self.on_stop: Callable[[], None] = _nothing
         self.busy: set[CallId] = set()
@@ -300,6 +300,11 @@ class Stay:
     def take_commands(self) -> list[Message]:
         """The commands that have come for the run and that nobody has told of, now taken."""
         return self.mailbox.take_commands(self.run.wakes)
+
+    def hear(self, n: int) -> None:
+        """The code has been given a message: it is nobody else's any more, in this life of the run or a later one."""
+        if self.mailbox.hear(n):
+            self.save(rules.take(self.run, n), self._told)
 
     def _told(self, refused: BaseException | None) -> None:
         if refused is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,7 @@ from stepfast.kernel.states import STEP_ENDED, StepState, WaitKind
 from stepfast.workflows import failures
 from stepfast.workflows.calls import Asked
 from stepfast.workflows.codec import ValueCodec
-from stepfast.workflows.mailbox import Waiter
+from stepfast.workflows.mailbox import RECEIVE, Address, Mailbox, Waiter, number_of
 
 SIGNAL = "signal"
 
@@ -28,6 +29,8 @@ class WaitCall:
     name = "wait"
     looks_when_due = True
     """Whether what came in time must be looked for when the time is over."""
+    is_heard_first = False
+    """Whether a message that has come for it is used up only when the code has it."""
 
     def __init__(self, wait_name: str, text: str, due_in_ms: int | None) -> None:
         self.input = self.counted = text
@@ -242,6 +245,8 @@ class WaitCall:
             closed = (self._wait.wait_id,)
         asked.context.busy.add(asked.call)
         decision = rules.end_wait(asked.context.run, record, closed, taken)
+        if taken is not None and not self.is_heard_first:
+            decision.taken = (taken.n,)
         asked.context.save(decision, partial(asked.context.ended, asked, record.ended_at, value, error))
         asked.context.mailbox.note_end(asked.call, asked.context.host.clock.now())
         asked.context.mailbox.go_on()
@@ -271,17 +276,19 @@ class ReceiveCall(WaitCall):
     """A wait for a message of one name.
 
     The record of one that was received names its number: a message that was on its way to code which did not want it
-    any more is given back, and whoever takes it then names the same number, so that replays agree on who had it.
+    any more is given back, and whoever takes it then names the same number, so that replays agree on who had it. The
+    store keeps it until the code has it: what nobody has heard when this life of the run ends is there in the next.
     """
 
     wait_kind = WaitKind.SIGNAL
-    kind = "receive"
+    kind = RECEIVE
+    is_heard_first = True
 
     def __init__(self, signal: str, codec: ValueCodec, timeout_ms: int | None) -> None:
         super().__init__(signal, json.dumps({"timeout_ms": timeout_ms}), timeout_ms)
         self.name = f"receive:{signal}"
         self._codec = codec
-        self._message: Message | None = None
+        self._number: int | None = None
 
     def counted_of(self, stored: str) -> str:
         return json.dumps({"timeout_ms": json.loads(stored)["timeout_ms"]})
@@ -292,13 +299,18 @@ class ReceiveCall(WaitCall):
     def takes_at_once(self) -> bool:
         return self._take(None)
 
+    @property
+    def address(self) -> Address:
+        """What it receives."""
+        return (SIGNAL, self._wait_name)
+
     def waiter(self, wait: OpenWait) -> Waiter:
-        return Waiter(self._look, (SIGNAL, self._wait_name))
+        return Waiter(self._look, self.address)
 
     def begin_if_come(self, asked: Asked) -> bool:
         """Begin only if what it wants is there, and came before all that is past and not decided."""
         self._asked, self._opened_as, self._started_at = asked, asked.call, asked.context.host.clock.now()
-        return asked.context.mailbox.is_next((SIGNAL, self._wait_name)) and self.takes_at_once()
+        return asked.context.mailbox.is_next(self.address) and self.takes_at_once()
 
     def check(self, wait: OpenWait) -> None:
         self._take(wait.due_at)
@@ -307,33 +319,52 @@ class ReceiveCall(WaitCall):
         self.fail(WaitTimeout(f"No signal {self._wait_name!r} came within {written_span(self._due_in_ms or 0)}."))
 
     def _take(self, until: Instant | None) -> bool:
-        message = self.asked.context.mailbox.take(SIGNAL, self._wait_name, until)
+        message = self.asked.context.mailbox.take(*self.address, until)
         if message is not None:
-            self._message = message
+            self._number = message.n
             self.input = json.dumps({**json.loads(self.counted), "n": message.n})
             self.end(message.value or "null", message)
         return message is not None
 
     def fail(self, error: BaseException, taken: Message | None = None) -> None:
         # A message that cannot be read is used up.
-        self._message = None
+        self._number, self.is_heard_first = None, False
         super().fail(error, taken)
 
+    def heard(self, asked: Asked) -> None:
+        """The code has been given what came."""
+        if self._number is not None:
+            asked.context.hear(self._number)
+
     def forgo(self) -> None:
-        if self._message is not None:
-            self.asked.context.mailbox.give_back(self._message)
+        if self._number is not None:
+            self.asked.context.mailbox.give_back(self._number)
 
     def recalled(self, asked: Asked, record: Record) -> None:
         if record.state is StepState.COMPLETED:
-            asked.context.mailbox.take_back(_number_of(record))
+            self._number = number_of(record)
+            asked.context.mailbox.take_back(self._number)
 
     def abandon(self, asked: Asked, record: Record) -> None:
         super().abandon(asked, record)
         if record.state is StepState.COMPLETED:
-            came = (record.value, None, record.started_at, True)
-            asked.context.mailbox.give_back(Message(_number_of(record), SIGNAL, self._wait_name, *came))
+            asked.context.mailbox.give_back(number_of(record))
 
 
-def _number_of(record: Record) -> int:
-    number: int = json.loads(record.input).get("n", 0)
-    return number
+def by_arrival(mailbox: Mailbox, calls: Sequence[tuple[Asked, Record | None]]) -> Sequence[tuple[Asked, Record | None]]:
+    """Calls that are to be begun, those that receive what is there in the order in which that came.
+
+    Each takes the place of another of them: all that is no such call stays where the code has put it.
+    """
+    wanted: list[Address] = []
+    places: list[int] = []
+    for place, (asked, record) in enumerate(calls):
+        if record is None and isinstance(asked.operation, ReceiveCall) and not asked.answer.done():
+            wanted.append(asked.operation.address)
+            places.append(place)
+    if len(places) < 2:
+        return calls
+    ordered, arrivals = list(calls), mailbox.arrivals(wanted)
+    for place, (_, came_from) in zip(places, sorted(zip(arrivals, places, strict=True)), strict=True):
+        ordered[place] = calls[came_from]
+    return ordered

@@ -105,7 +105,7 @@ class Batch:
         """The same for a decision that was sent before without an answer."""
         decision = prepared.decision
         if not decision.events:
-            # If it was saved, its run is not held any more.
+            # If it was saved, its run is not held any more, or it took messages, which may be done twice.
             return self.add(prepared)
         mark = (decision.fence.run_id, decision.first_event, decision.fence.token, str(decision.events[0].type))
         return Saving.SAVED if one(self._connection, SQL["saved_before"], mark) else self.add(prepared)
