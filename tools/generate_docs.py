@@ -257,7 +257,7 @@ COLUMNS = {
     "changed_at": "when it was filled",
     "causation_id": "what brought it about; for a child, its parent",
     "event.causation_id": "of a run's first event what brought it about: its parent, or the key of its start",
-    "cause": "what opened it: the name of the move",
+    "cause": "what opened it: the name of the move, and `rerun_from` for a rerun from a step",
     "inbox.cause": "the key that it was sent with",
     "exception_comment.cause": "the item",
     "exception_item.cause": "what it is about within its run: `review:7`, `failed:1`, `blocked:1`",

@@ -11,6 +11,7 @@ from stepfast.engine.swapping import fill
 from stepfast.engine.values import Values
 from stepfast.kernel.decisions import NOTHING_YET, HeldRun, History
 from stepfast.kernel.errors import BlobDamaged
+from stepfast.kernel.generations import epoch_of
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.ports import Store
 from stepfast.kernel.states import OPEN, RunState
@@ -111,7 +112,7 @@ async def _each_open(
         histories = await store.histories([view.run_id for view in page])
         for view in page:
             history = histories.get(view.run_id, NOTHING_YET)
-            run = held_from(view, await _kept_seq(store, view))
+            run = held_from(view, await _kept_seq(store, view), await _epoch(store, view))
             found = await _fit_of(view, run, history, registry, values)
             breaks = not found.is_good and await _is_ours(found, view, belonging)
             yield CheckedRun(view.run_id, view.tenant, view.workflow, view.version, view.state, found, breaks)
@@ -155,7 +156,11 @@ async def _kept_seq(store: Store, view: RunView) -> int:
     return max((step.seq for step in await store.steps(view.run_id) if step.generation < view.generation), default=0)
 
 
-def held_from(view: RunView, kept_seq: int = 0) -> HeldRun:
+async def _epoch(store: Store, view: RunView) -> int:
+    return 1 if view.generation == 1 else epoch_of(await store.generations(view.run_id))
+
+
+def held_from(view: RunView, kept_seq: int = 0, epoch: int = 1) -> HeldRun:
     """A run as a holder would know it, made of what people see; enough for a replay that writes nothing."""
     return HeldRun(
         run_id=view.run_id,
@@ -183,4 +188,5 @@ def held_from(view: RunView, kept_seq: int = 0) -> HeldRun:
         metadata=view.metadata,
         kept_seq=kept_seq,
         definition=view.definition,
+        epoch=epoch,
     )

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from stepfast import (
+    Retry,
     Stepfast,
     WaitTimeout,
     WrongCall,
@@ -25,6 +26,9 @@ from stepfast import (
     timeout,
     workflow,
 )
+from stepfast.kernel.decisions import HeldRun
+from stepfast.testing import engine, record, replay
+from stepfast.workflows.fitting import Verdict
 from tests.support.apps import PATIENT, app_on
 from tests.support.virtual_time import replayed, timed_app, until_parked_in, virtual_time
 
@@ -180,3 +184,100 @@ def test_outside_a_run_these_calls_are_refused():
     for call in (durable.now, durable.uuid, durable.random, current_run):
         with pytest.raises(WrongCall):
             call()
+
+
+KEYS: list[str] = []
+
+
+@step(retry=Retry(attempts=1))
+async def charge(key: str, chance: float) -> str:
+    KEYS.append(key)
+    if len(KEYS) == 1:
+        raise OSError("the bank is away")
+    return key
+
+
+@step(retry=Retry(attempts=1))
+async def ship(key: str) -> str:
+    if len(KEYS) < 3:
+        KEYS.append("away")
+        raise OSError("the carrier is away")
+    return key
+
+
+@workflow
+async def order() -> str:
+    key = str(durable.uuid())
+    await charge(key, durable.random())
+    return await ship(key)
+
+
+@workflow
+def order_in_a_thread() -> str:
+    key = str(durable.uuid())
+    charge.sync(key, durable.random())
+    return ship.sync(key)
+
+
+@pytest.fixture
+def keys():
+    yield KEYS
+    KEYS.clear()
+
+
+@pytest.mark.parametrize("code", [order, order_in_a_thread], ids=["async", "def"])
+async def test_ids_stay_the_same_when_a_run_is_retried_and_are_others_when_it_is_done_again(database, keys, code):
+    async with engine(database=database, workflows=[code]) as opened:
+        run = await opened.start(code)
+        for _ in range(2):
+            await opened.run_until_idle()
+            await run.retry()
+        assert (await opened.app.check()).verdicts == {Verdict.FITS: 1}
+        assert await opened.result(run) == keys[0]
+        assert keys == [keys[0], keys[0], "away"]
+        await run.rerun(from_step="ship")
+        assert await opened.result(run) == keys[0]
+        await run.rerun()
+        assert await opened.result(run) not in keys[:2]
+
+
+async def test_ids_of_a_run_that_goes_on_after_a_retry_fit_what_is_recorded(database, keys):
+    @workflow
+    async def order() -> str:
+        key = str(durable.uuid())
+        await charge(key, durable.random())
+        await receive("paid")
+        return key
+
+    async with engine(database=database, workflows=[order]) as opened:
+        run = await opened.start(order)
+        await opened.run_until_idle()
+        await run.retry()
+        await opened.run_until_idle()
+        await run.signal("paid")
+        recording = await record(run)
+        assert await opened.result(run) == keys[0]
+        assert (await replay(order, recording)).verdict is Verdict.FITS
+
+
+async def test_ids_are_others_in_each_life_that_continue_as_begins(database):
+    @workflow
+    async def order(seen: list[str]) -> list[str]:
+        seen = [*seen, str(durable.uuid())]
+        if len(seen) < 3:
+            continue_as(seen)
+        return seen
+
+    async with engine(database=database, workflows=[order]) as opened:
+        assert len(set(await opened.run(order, []))) == 3
+
+
+async def test_the_broken_twin_that_draws_anew_in_each_generation_charges_twice(database, keys, monkeypatch):
+    monkeypatch.setattr(HeldRun, "epoch", property(lambda run: run.generation, lambda run, epoch: None))
+    async with engine(database=database, workflows=[order]) as opened:
+        run = await opened.start(order)
+        for _ in range(2):
+            await opened.run_until_idle()
+            await run.retry()
+        await opened.run_until_idle()
+        assert len({*keys} - {"away"}) == 3

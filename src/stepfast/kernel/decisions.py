@@ -244,8 +244,7 @@ class Decision:
     closed: Sequence[int] = ()
     taken: Sequence[int] = ()
     children: Sequence[NewRun] = ()
-    reviews: Sequence[NewReview] = ()
-    """Opened with the waits that bear their numbers."""
+    reviews: Sequence[NewReview] = ()  # opened with the waits that bear their numbers
     first_seq: int = 0
     first_event: int = 0
 
@@ -281,11 +280,12 @@ class HeldRun:
     thread_id: str | None = None
     subject: str | None = None
     metadata: str | None = None
-    leave: bool = False
-    """Whether it may outlive the run that started it."""
+    leave: bool = False  # it may outlive the run that started it
     kept_seq: int = 0
     """The number of the last record that an earlier generation has made."""
     definition: str | None = None
+    epoch: int = 1
+    """The newest generation that began anew: those behind it go on with what it has made."""
     begun: bool = False
     """Whether its history tells that its code has begun in this generation; an earlier claim alone does not say so."""
     riders: list[Event] = field(default_factory=list)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from stepfast.kernel.durations import Instant
@@ -19,7 +20,7 @@ class GenerationView(NamedTuple):
     definition: str | None
     input: str
     cause: str | None
-    """What opened it: `retry`, `rerun`, `rollback`, `skip`, `continue_as`; None for the first."""
+    """What opened it: `retry`, `rerun`, `rerun_from`, `rollback`, `skip`, `continue_as`; None for the first."""
     actor: str | None
     reason: str | None
     opened_at: Instant
@@ -28,6 +29,15 @@ class GenerationView(NamedTuple):
     value: str | None
     error: str | None
     ended_at: Instant | None
+
+
+# What opens a life that has nothing to do with the one before it.
+ANEW = ("continue_as", "rerun")
+
+
+def epoch_of(lives: Iterable[GenerationView]) -> int:
+    """The newest life of a run that began anew; those behind it go on with what it has made."""
+    return max((life.generation for life in lives if life.cause in ANEW), default=1)
 
 
 class ChildView(NamedTuple):

@@ -289,12 +289,12 @@ def _reopened(
             f"which still waits for others. Retry or rerun the parent when it has ended."
         )
     calls = dict.fromkeys(superseded).keys()
+    cause = "rerun_from" if data.get("from_step") else request.command.name
     told = data | {"version": life.version} | _superseding(run, calls)
     letter = (letter_resolved(run, request, "replayed", now),) if run.has_letter else ()
-    seen_to = (*letter, *steps_resolved(run, calls, request, now))
     return Change(
         RunState.PENDING,
-        (*seen_to, command_event(event_type, request, now, told)),
-        reopen=Reopen(life.version, life.code, run.input, request.command.name, tuple(calls), life.definition),
+        (*letter, *steps_resolved(run, calls, request, now), command_event(event_type, request, now, told)),
+        reopen=Reopen(life.version, life.code, run.input, cause, tuple(calls), life.definition),
         resolution="replayed" if run.has_letter else None,
     )

@@ -30,6 +30,7 @@ _STANDINGS = {
 _CAUSES = {
     "retry": "tried again",
     "rerun": "done again",
+    "rerun_from": "done again from a step on",
     "rollback": "taken back",
     "skip": "a step's output was given by hand",
     "continue_as": "the workflow began anew by itself",

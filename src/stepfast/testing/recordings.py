@@ -9,6 +9,7 @@ from stepfast.checks import held_from
 from stepfast.kernel.decisions import CallId, History, Record
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import Invalid
+from stepfast.kernel.generations import epoch_of
 from stepfast.kernel.ids import parse_run_id
 from stepfast.kernel.states import GOOD_ENDS, RunState, StepState
 from stepfast.kernel.views import RunView, StepView
@@ -22,14 +23,16 @@ from stepfast.workflows.perform import Continued, Ending, Raised, Returned, Retu
 V = TypeVar("V", RunView, StepView)
 
 Recording = dict[str, Any]
-"""JSON values alone: `run`, the run as people see it, and `records`, its records that are not superseded, in order."""
+"""JSON values alone: `run`, the run as people see it, `records`, its records that are not superseded, in order, and
+`epoch`, its newest generation that began anew."""
 
 
 async def record(run: Run[Any]) -> Recording:
     """What a run has done so far, to be kept beside the tests and replayed with later code."""
     view = await _whole(run, await run.info())
     steps = [await _whole(run, step) for step in await run.steps() if step.superseded_by is None]
-    return {"run": view._asdict(), "records": [step._asdict() for step in steps]}
+    epoch = 1 if view.generation == 1 else epoch_of((await run.reconstruct()).generations)
+    return {"run": view._asdict(), "records": [step._asdict() for step in steps], "epoch": epoch}
 
 
 async def replay(workflow: AnyWorkflow, recording: Recording) -> Fit:
@@ -38,21 +41,21 @@ async def replay(workflow: AnyWorkflow, recording: Recording) -> Fit:
     Nothing is written and no step's body runs. A run that had ended must come to the same end.
     """
     definition = definition_of(workflow)
-    view, records, base_seq = _read(recording)
+    view, records, base_seq, epoch = _read(recording)
     if (view.workflow, view.version) != (definition.name, definition.version):
         code = f"{view.workflow}@{view.version}"
         return Fit(Verdict.UNKNOWN_CODE, None, f"The recording is of {code}, which {definition.code} is not.")
-    found = await fit(definition, held_from(view, base_seq), History(records, [], []))
+    found = await fit(definition, held_from(view, base_seq, epoch), History(records, [], []))
     return _compared(found, view) if found.verdict is Verdict.FITS else found
 
 
-def _read(recording: Recording) -> tuple[RunView, list[Record], int]:
-    """The run, its records, and up to which of them they are of earlier generations."""
+def _read(recording: Recording) -> tuple[RunView, list[Record], int, int]:
+    """The run, its records, up to which of them they are of earlier generations, and the newest that began anew."""
     try:
         view, items = RunView(**recording["run"]), recording["records"]
         kept = [item["seq"] for item in items if item["generation"] < view.generation]
         records = [_record_of(item) for item in items]
-        return view._replace(run_id=parse_run_id(view.run_id)), records, max(kept, default=0)
+        return view._replace(run_id=parse_run_id(view.run_id)), records, max(kept, default=0), int(recording["epoch"])
     except (KeyError, TypeError, ValueError) as error:
         problem = f"{type(error).__name__}: {error}"
         raise Invalid(f"This is no recording ({problem}). Give what `await record(run)` has made, whole.") from error

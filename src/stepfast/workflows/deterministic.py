@@ -69,12 +69,12 @@ def now() -> datetime:
 
 
 def uuid() -> uuids.UUID:
-    """A random-looking id that is the same on every replay."""
+    """A random-looking id that is the same on every replay and retry; a life that begins anew has others."""
     return uuids.UUID(bytes=_hash("uuid")[:16], version=4)
 
 
 def random() -> float:
-    """A number from 0 up to 1 that is the same on every replay."""
+    """A number from 0 up to 1, which stays the same as long as an id does."""
     return (int.from_bytes(_hash("random")[:8], "big") >> 11) / 2**53
 
 
@@ -92,7 +92,7 @@ def _hash(what: str) -> bytes:
     branch = _required(f"durable.{what}()")
     call = branch.next_call(f"durable.{what}")
     run = branch.context.run
-    return hashlib.blake2b(f"{run.run_id}:{run.generation}:{call.address}".encode(), digest_size=16).digest()
+    return hashlib.blake2b(f"{run.run_id}:{run.epoch}:{call.address}".encode(), digest_size=16).digest()
 
 
 def _required(what: str) -> Branch:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from stepfast.conformance.store.acts import NOON, continued, decide, hand_back, park, step, wait
+from stepfast.conformance.store.acts import NOON, continued, decide, fail, hand_back, park, step, wait
 from stepfast.conformance.store.harness import Harness
 from stepfast.conformance.store.rewriting import PLAN, SHIP, failed
 from stepfast.conformance.store.suite import StoreSuite, on_fresh_stores
-from stepfast.kernel.commands import Pause, Rerun, Resume, Skip
+from stepfast.kernel.commands import Pause, Rerun, Resume, RetryRun, Skip
 from stepfast.kernel.decisions import Continue, Decision, HeldRun
 from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.states import RunState
@@ -97,6 +97,23 @@ class BeginningSuite(StoreSuite):
         again = await claimed_again(harness, hand_back(again))
         assert (again.generation, again.claims, again.kept_seq, again.begun) == (2, 2, run.last_seq, False)
         assert (await claimed_again(harness, begin(again), step(again), hand_back(again))).begun
+
+    async def test_a_generation_that_is_no_retry_is_a_new_epoch(self, harness: Harness) -> None:
+        run, epochs = await harness.held(), list[int]()
+        again = Continue(1, "order@1", "{}", "retry", RunState.FAILED, None, ())
+        for release in (again, Continue(1, "order@1", "{}"), again):
+            run = await claimed_again(harness, begin(run), step(run), continued(run, release))
+            epochs.append(run.epoch)
+        assert epochs == [1, 3, 3]
+
+    async def test_a_rerun_is_a_new_epoch_unless_something_is_kept(self, harness: Harness) -> None:
+        run, epochs = await failed(harness), list[int]()
+        for command in (Rerun("ship"), Rerun(), RetryRun()):
+            await harness.change(run.run_id, command)
+            (run,) = await harness.claim()
+            epochs.append(run.epoch)
+            await harness.save(begin(run), step(run), fail(run, "charge#1"))
+        assert epochs == [1, 3, 3]
 
     async def test_a_step_that_a_person_did_is_no_beginning(self, harness: Harness) -> None:
         run = await failed(harness)

@@ -189,12 +189,13 @@ def _held_run(row: Row) -> HeldRun:
         leave,
         kept_seq,
         definition,
+        epoch,
         begun,
     ) = rest
     joins = None if parent_id is None else Joins(parent_id, parent_wait)
     place = (run_id, tenant, workflow, version, kind, queue, generation, token, worker_id, run_input, wakes, bool(hold))
     numbers = (claims, crashes, last_seq, last_event, queued_at, deadline_at, tries)
-    fields: Row = (*place, *numbers, joins, *origin, bool(leave), kept_seq, definition, bool(begun))
+    fields: Row = (*place, *numbers, joins, *origin, bool(leave), kept_seq, definition, epoch, bool(begun))
     return HeldRun(*fields)
 
 

@@ -407,7 +407,7 @@ returns table (
     worker_id text, input text, wakes integer, hold boolean, claims integer, crashes integer, last_seq integer,
     last_event integer, queued_at bigint, deadline_at bigint, tries integer, parent_id text, parent_wait integer,
     actor text, correlation_id text, causation_id text, thread_id text, subject text, metadata text, leave boolean,
-    kept_seq integer, definition text, begun boolean
+    kept_seq integer, definition text, epoch integer, begun boolean
 )
 language plpgsql volatile
 set enable_seqscan = off
@@ -466,6 +466,13 @@ begin
                select max(s.seq) from stepfast.step s where s.run_id = k.run_id and s.generation < k.generation
            ), 0) else 0 end,
            case when g.run_id is null then r.definition else g.definition end,
+           case when k.generation > 1 then coalesce((
+               select e.generation
+                 from stepfast.generation e
+                where e.run_id = k.run_id and e.cause in ('continue_as', 'rerun')
+                order by e.generation desc
+                limit 1
+           ), 1) else 1 end,
            -- The first commit of its code tells that it has begun. A record that a person gave says nothing of that, nor
            -- does an earlier claim: whoever had it may have handed it back, or died, before.
            case when k.claims = 1 then false

@@ -231,6 +231,13 @@ select t.run_id, t.tenant, r.workflow, coalesce(g.version, r.version), r.kind, t
            select max(s.seq) from step s where s.run_id = t.run_id and s.generation < t.generation
        ), 0) else 0 end,
        case when g.run_id is null then r.definition else g.definition end,
+       case when t.generation > 1 then coalesce((
+           select e.generation
+             from generation e
+            where e.run_id = t.run_id and e.cause in ('continue_as', 'rerun')
+            order by e.generation desc
+            limit 1
+       ), 1) else 1 end,
        -- The first commit of its code tells that it has begun. A record that a person gave says nothing of that, nor does
        -- an earlier claim: whoever had it may have handed it back, or died, before.
        case when t.claims = 1 then 0
