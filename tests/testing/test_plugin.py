@@ -34,7 +34,126 @@ STRICT = TESTS.replace("async def test_async", "import pytest\n\n@pytest.mark.as
 
 @pytest.mark.parametrize(("mode", "text"), [("auto", TESTS), ("strict", STRICT)])
 def test_the_fixtures_work_in_async_and_in_blocking_tests(tmp_path, mode, text):
-    (tmp_path / "test_nap.py").write_text(text)
-    command = [sys.executable, "-m", "pytest", "-q", "-o", f"asyncio_mode={mode}", "--rootdir", str(tmp_path)]
-    done = subprocess.run([*command, "test_nap.py"], cwd=tmp_path, capture_output=True, text=True)
-    assert "2 passed" in done.stdout, done.stdout
+    assert "2 passed" in told_of_tests(tmp_path, {"test_nap": text}, mode)
+
+
+OWN = """
+from stepfast import step, workflow
+
+@step(queue="slow")
+def say() -> str:
+    return NAME
+
+@workflow
+def own() -> str:
+    return say()
+
+def test_of_the_module(stepfast_blocking_engine):
+    assert stepfast_blocking_engine.run("own") == NAME
+"""
+
+LOCAL = """
+from stepfast import workflow
+
+kept = []
+
+def order_of(text):
+    @workflow(name="made")
+    def made() -> str:
+        return text
+    return made
+
+def test_one(stepfast_blocking_engine):
+    @workflow
+    def order() -> str:
+        return made()
+    made = order_of("one")
+    kept.append(order)
+    assert stepfast_blocking_engine.run(order) == "one"
+
+def test_another(stepfast_blocking_engine):
+    @workflow
+    def order() -> str:
+        return "another"
+    assert stepfast_blocking_engine.run("order") == "another"
+"""
+
+SHOP = """
+from stepfast import workflow
+
+@workflow
+async def ship() -> str:
+    return "shipped"
+
+@workflow
+async def order() -> str:
+    return await ship()
+"""
+
+USING = """
+from shop import order
+
+def test_a_child_that_the_test_does_not_name(stepfast_blocking_engine):
+    assert stepfast_blocking_engine.run(order) == "shipped"
+"""
+
+CHOOSING = """
+import pytest
+import {used}
+
+@pytest.fixture
+def stepfast_workflows():
+    return {choice}
+
+def test_what_was_chosen(stepfast_blocking_engine):
+    assert stepfast_blocking_engine.engine.app.codes() == {codes}
+"""
+
+
+def test_modules_may_each_have_a_workflow_and_a_step_of_one_name(tmp_path):
+    texts = {f"test_{name}": OWN.replace("NAME", repr(name)) for name in ("one", "two")}
+    assert "2 passed" in told_of_tests(tmp_path, texts)
+
+
+def test_tests_may_each_define_a_workflow_of_one_name(tmp_path):
+    assert "2 passed" in told_of_tests(tmp_path, {"test_local": LOCAL})
+
+
+def test_what_is_defined_outside_of_tests_is_served(tmp_path):
+    assert "1 passed" in told_of_tests(tmp_path, {"shop": SHOP, "test_shop": USING})
+
+
+def test_what_a_test_module_takes_from_another_is_served(tmp_path):
+    tests = {"test_shop": SHOP + "def test_nothing(): ...", "test_using": USING.replace("shop", "test_shop", 1)}
+    assert "2 passed" in told_of_tests(tmp_path, tests)
+
+
+@pytest.mark.parametrize(
+    ("choice", "codes"),
+    [
+        ("shop", ["order@1", "ship@1"]),
+        ("shop.ship", ["ship@1"]),
+        ("[shop.ship]", ["ship@1"]),
+        ("[shop, other.order]", ["order@1", "order@2", "ship@1"]),
+    ],
+)
+def test_a_test_module_chooses_which_workflows_are_served(tmp_path, choice, codes):
+    files = {
+        "shop": SHOP,
+        "other": SHOP.replace("@workflow", "@workflow(version=2)"),
+        "namesake": SHOP,
+        "test_shop": CHOOSING.format(used="namesake, other, shop", choice=choice, codes=codes),
+    }
+    assert "1 passed" in told_of_tests(tmp_path, files)
+
+
+def test_a_chosen_module_without_workflows_is_refused_by_its_name(tmp_path):
+    told = told_of_tests(tmp_path, {"test_empty": CHOOSING.format(used="json", choice="json", codes=[])})
+    assert "Module 'json' has no workflows." in told
+
+
+def told_of_tests(folder, texts, mode="auto"):
+    for name, text in texts.items():
+        (folder / f"{name}.py").write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "-o", f"asyncio_mode={mode}", "--rootdir", str(folder)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True).stdout

@@ -6,6 +6,7 @@ import difflib
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from stepfast.kernel.errors import InvalidDefinition, WorkflowNotFound
@@ -51,6 +52,7 @@ class Defined(Generic[T]):
     def __init__(self) -> None:
         self._by_code: defaultdict[str, weakref.WeakValueDictionary[str, T]]
         self._by_code = defaultdict(weakref.WeakValueDictionary)
+        self._is_hidden: Callable[[T], bool] | None = None
         self.changes = 0
 
     def add(self, definition: T) -> None:
@@ -60,13 +62,28 @@ class Defined(Generic[T]):
 
     def only(self, code: str) -> T | None:
         """The one definition of that code, if there is one; two are refused."""
-        found = list(self._by_code[code].values()) if code in self._by_code else []
+        found = self._shown(self._by_code[code]) if code in self._by_code else []
         if len(found) > 1:
             raise _two_of_one_name(*found[:2])
         return found[0] if found else None
 
     def __iter__(self) -> Iterator[T]:
-        return iter([definition for places in self._by_code.values() for definition in places.values()])
+        return iter([definition for places in self._by_code.values() for definition in self._shown(places)])
+
+    @contextmanager
+    def without(self, is_hidden: Callable[[T], bool]) -> Iterator[None]:
+        """Leave some out for a while, as if they were not there."""
+        before, self._is_hidden = self._is_hidden, is_hidden
+        self.changes += 1
+        try:
+            yield
+        finally:
+            self._is_hidden = before
+            self.changes += 1
+
+    def _shown(self, places: Mapping[str, T]) -> list[T]:
+        is_hidden = self._is_hidden
+        return [each for each in places.values() if is_hidden is None or not is_hidden(each)]
 
 
 # A worker says of so many definitions why it cannot execute them, and so much.
