@@ -16,7 +16,7 @@ from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, Generic, Literal, NamedTuple, Required, TypedDict, TypeVar, Unpack
+from typing import Annotated, Any, Generic, Literal, NamedTuple, NotRequired, Required, TypedDict, TypeVar, Unpack
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -156,6 +156,16 @@ class Partial(TypedDict, total=False):
     photo: bytes
 
 
+class Branch(TypedDict):
+    name: str
+    branches: NotRequired[list[Branch]]
+    leaf: NotRequired[Leaf]
+
+
+class Leaf(TypedDict):
+    on: Branch | None
+
+
 class Point(NamedTuple):
     x: int
     mark: bytes = b""
@@ -200,6 +210,8 @@ ROUND_TRIPS: list[tuple[Any, Any]] = [
     (Route, Route([Place("a"), Place("b", Place("c"))])),
     (Address, {"street": "a", "photo": b"\xff"}),
     (Partial, {"street": "a"}),
+    (Branch, {"name": "a", "branches": [{"name": "b", "branches": []}, {"name": "c", "leaf": {"on": {"name": "d"}}}]}),
+    (Leaf | None, {"on": {"name": "a", "leaf": {"on": None}}}),
     (list[Partial], [{"street": "a", "photo": b"\xfe"}]),
     (Partial | None, {"street": "a"}),
     (Point, Point(1, b"\xff")),
@@ -646,6 +658,21 @@ def test_keyword_arguments_may_be_described_by_a_typed_dict():
     arguments = ArgumentsCodec(move, "step 'move'")
     bound = arguments.bind((), {"street": "a", "photo": b"\xff"})
     assert arguments.apply(move, arguments.restore(bound)[1]) == {"street": "a", "photo": b"\xff"}
+
+
+def test_arguments_may_be_recursive_typed_dicts():
+    def grow(on: Branch, *more: Branch, at: Leaf | None = None) -> Any:
+        return on, more, at
+
+    arguments = ArgumentsCodec(grow, "step 'grow'")
+    tree: Branch = {"name": "a", "branches": [{"name": "b"}]}
+    bound = arguments.bind((tree, tree), {"at": {"on": tree}})
+    assert arguments.apply(grow, arguments.restore(bound)[1]) == (tree, (tree,), {"on": tree})
+
+
+def test_a_part_of_a_recursive_typed_dict_that_does_not_fit_is_named_by_its_path():
+    with pytest.raises(Unstorable, match=r"at \.branches\[0\] is .*, which does not fit its hint: Field required"):
+        ValueCodec(Branch, WHAT).restore({"name": "a", "branches": [{"branches": []}]})
 
 
 def test_a_function_without_parameters_has_an_empty_object():

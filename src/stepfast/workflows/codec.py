@@ -6,12 +6,11 @@ import functools
 import hashlib
 import inspect
 import re
-import sys
 import types
 import typing
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, NotRequired, Required
+from typing import Any, NotRequired
 
 from stepfast.kernel.errors import Invalid, InvalidDefinition, Unstorable
 from stepfast.workflows.culprits import (
@@ -33,6 +32,7 @@ from stepfast.workflows.culprits import (
 )
 from stepfast.workflows.drift import Comparison, in_many_places, is_equal
 from stepfast.workflows.outside import result_hint
+from stepfast.workflows.typed_dicts import modern, typed_dict, without_presence
 from stepfast.workflows.writing import WRITER_CONFIG, WRITTEN_TUPLES, Writer, checked
 
 if typing.TYPE_CHECKING:
@@ -298,35 +298,6 @@ def schema_of(hint: Any, subject: str) -> Any:
     return schema["items_schema"]
 
 
-def modern(hint: Any) -> Any:
-    """The hint with each `typing.TypedDict` made one of typing_extensions, which pydantic wants before Python 3.12."""
-    if sys.version_info >= (3, 12):
-        return hint
-    if typing.is_typeddict(hint) and type(hint).__module__ == "typing":
-        inner = typing.get_type_hints(hint, include_extras=True)
-        return typed_dict(hint.__name__, {name: modern_field(hint, name, inner[name]) for name in inner})
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is None or origin in (typing.Literal, Callable) or (new := tuple(map(modern, arguments))) == arguments:
-        return hint
-    return (typing.Union if origin is types.UnionType else origin)[new if len(new) > 1 else new[0]]
-
-
-def modern_field(owner: Any, name: str, hint: Any) -> Any:
-    presence: Any = Required if name in owner.__required_keys__ else NotRequired
-    return hint if typing.get_origin(hint) in (Required, NotRequired) else presence[modern(hint)]
-
-
-def without_presence(hint: Any) -> Any:
-    """What a field holds, whether or not it must be there."""
-    return typing.get_args(hint)[0] if typing.get_origin(hint) in (Required, NotRequired) else hint
-
-
-def typed_dict(name: str, fields: dict[str, Any]) -> Any:
-    from typing_extensions import TypedDict
-
-    return typing.cast(Any, TypedDict)(name, fields)
-
-
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
     """A function's hints, with names looked up in its module and in what it closes over."""
     target: Any = inspect.unwrap(function)
@@ -481,7 +452,7 @@ class ArgumentsCodec(Codec):
 def fields_of(function: Callable[..., Any], parameters: Iterable[inspect.Parameter]) -> dict[str, Any]:
     """The hints of a function's parameters, as those of the fields of all its arguments."""
     hints = hints_of(function)
-    return {each.name: field_hint(each, modern(hints.get(each.name, Any))) for each in parameters}
+    return {each.name: field_hint(each, hints.get(each.name, Any)) for each in parameters}
 
 
 def field_hint(parameter: inspect.Parameter, hint: Any) -> Any:

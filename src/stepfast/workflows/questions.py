@@ -11,9 +11,10 @@ from stepfast.kernel.durations import Duration, span_ms
 from stepfast.kernel.errors import Invalid, NotShowable, StepfastError
 from stepfast.kernel.reviews import ESCALATE, FAIL, REVIEW_KINDS, ItemKind, Owner, Verdict
 from stepfast.kernel.texts import check_optional_text, check_text, shown
-from stepfast.workflows.codec import ValueCodec, form_of, modern
+from stepfast.workflows.codec import ValueCodec, form_of
 from stepfast.workflows.culprits import find, foreign, is_native
 from stepfast.workflows.review_calls import Codecs, Question
+from stepfast.workflows.typed_dicts import modern
 
 MAX_PEOPLE = 1_000
 

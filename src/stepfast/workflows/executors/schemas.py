@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from stepfast.kernel.errors import Invalid
-from stepfast.workflows.codec import ValueCodec, field_hint, form_of, hints_of, in_short, modern, typed_dict
+from stepfast.workflows.codec import ValueCodec, field_hint, form_of, hints_of, in_short
 from stepfast.workflows.culprits import is_native
 from stepfast.workflows.outside import result_hint
+from stepfast.workflows.typed_dicts import modern, typed_dict
 
 CONFIG = "config"
 
@@ -23,7 +24,7 @@ def inputs_schema(function: Callable[..., Any]) -> Schema:
     parameters = [each for each in inspect.signature(function).parameters.values() if each.name != CONFIG]
     named = [each for each in parameters if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)]
     hints = hints_of(function)
-    fields = {each.name: field_hint(each, modern(hints.get(each.name, Any))) for each in named}
+    fields = {each.name: field_hint(each, hints.get(each.name, Any)) for each in named}
     schema = _object_schema(fields)
     for each in named:
         if each.default is not each.empty and is_native(each.default):

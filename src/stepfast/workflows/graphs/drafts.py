@@ -11,9 +11,9 @@ from typing_extensions import TypeVar
 
 from stepfast.kernel.durations import Duration
 from stepfast.kernel.retry import Retry
-from stepfast.workflows.codec import modern, typed_dict
 from stepfast.workflows.graphs.values import Value
 from stepfast.workflows.plans.plan import JoinRule, OnFailure, Verb
+from stepfast.workflows.typed_dicts import typed_dict
 
 if TYPE_CHECKING:
     from stepfast.workflows.graphs.building import Builder
@@ -255,5 +255,5 @@ class Group:
 
 def joined_hint(item: Any) -> Any:
     """The hint of what many give together."""
-    results = types.GenericAlias(list, (modern(item),))
+    results = types.GenericAlias(list, (item,))
     return typed_dict("Joined", {"results": results, "failed": list[dict[str, Any]], "cancelled": list[str]})

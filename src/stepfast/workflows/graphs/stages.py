@@ -12,11 +12,12 @@ from typing_extensions import TypeVar
 
 from stepfast.kernel.errors import InvalidDefinition, OutputMissing, WrongCall
 from stepfast.workflows.bodies import StepBody, current_step
-from stepfast.workflows.codec import hints_of, modern, typed_dict
+from stepfast.workflows.codec import hints_of
 from stepfast.workflows.executors.executor import Executor
 from stepfast.workflows.graphs.assets import ASSETS
 from stepfast.workflows.graphs.drafts import Draft, GraphStep
 from stepfast.workflows.outside import result_hint
+from stepfast.workflows.typed_dicts import typed_dict
 
 if TYPE_CHECKING:
     from stepfast.workflows.graphs.building import Builder
@@ -191,7 +192,7 @@ def _hints(around: Around) -> dict[str, Any]:
     if around.config is not None:
         hints["config"] = around.config
     if around.outputs:
-        fields = {name: NotRequired[modern(hint)] for name, hint in around.outputs.items()}
+        fields = {name: NotRequired[hint] for name, hint in around.outputs.items()}
         hints["outputs"] = typed_dict("Outputs", fields)
     if around.has_item:
         hints["item"] = around.item
