@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, StrEnum
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypedDict, TypeVar, cast
+from typing import Any, Generic, Literal, NamedTuple, TypedDict, TypeVar, cast
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -20,6 +20,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PrivateAttr,
+    RootModel,
     field_serializer,
     field_validator,
     model_validator,
@@ -37,6 +38,14 @@ PAIR = (1, 2)
 
 class Mood(StrEnum):
     GOOD = "good"
+
+
+class Answer(Enum):
+    YES = "yes"
+    NEITHER = None
+
+
+MaybeCount = RootModel[int | None]
 
 
 @dataclasses.dataclass
@@ -276,6 +285,10 @@ def seen(kind: type[Kept], number: int = 1) -> Kept:
 
 
 DRIFTS: list[tuple[Any, Any, str]] = [
+    (Answer | None, Answer.NEITHER, "it is an object (Answer), which would come back as NoneType. Give that member a"),
+    (list[Answer | None], [None, Answer.NEITHER], "at [1] is an object (Answer), which would come back as NoneType"),
+    (Literal[Answer.NEITHER] | None, Answer.NEITHER, "it is an object (Answer), which would come back as NoneType"),
+    (MaybeCount | None, MaybeCount(None), "which would come back as NoneType"),
     (Counted, counted(7), "at .count is 7 (int), which would come back as 0"),
     (list[Counted], [counted(0), counted(7)], "at [1].count is 7 (int), which would come back as 0"),
     (Flattering, counted(7, Flattering), "at .count is 7 (int), which would come back as 0"),
@@ -354,6 +367,10 @@ def test_a_part_of_a_set_that_changes_is_refused():
 
 
 SAME: list[tuple[Any, Any]] = [
+    (Answer, Answer.NEITHER),
+    (list[Answer | None], [None, Answer.YES]),
+    (MaybeCount, MaybeCount(None)),
+    (MaybeCount | None, MaybeCount(3)),
     (Counted, counted(0)),
     (Doubled, Doubled(4)),
     (Alone, Alone("a")),

@@ -112,6 +112,8 @@ def remedy(path: str, value: object, restored: object) -> str:
     """What to do about a part that would be of another class."""
     if path.endswith(KEY):
         return "Use keys of one type"
+    if isinstance(value, Enum) and restored is None:
+        return "Give that member a value of its own: null stands for None"
     # No branch of a union makes None of something, or something of None.
     if value is None or restored is None:
         return MIND

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextvars import ContextVar
+from enum import Enum
 from typing import Any
 
 from stepfast.workflows.culprits import is_native
@@ -105,11 +106,21 @@ def is_exact(node: dict[str, Any], is_in_model: bool) -> bool:
     kind, config = node["type"], node.get("config") or {}
     if not (kind in EXACT or (is_in_model and kind in EXACT_IN_MODELS)) or any(map(node.get, (*CHANGING, *EXCLUDING))):
         return False
+    if is_null(node):
+        return False
     if node.get("keys_schema", {"type": "any"})["type"] not in EXACT_KEYS or node.get("extra_behavior") == "allow":
         return False
     if config.get("ser_json_bytes") != config.get("val_json_bytes") or config.get("extra_fields_behavior") == "allow":
         return False
     return config.keys() <= KNOWN_CONFIG
+
+
+def is_null(node: dict[str, Any]) -> bool:
+    """Whether it may write null for what is not None, which beside None would be read as that."""
+    if node["type"] == "model":
+        return bool(node.get("root_model"))
+    members = node.get("members") if node["type"] == "enum" else node.get("expected", ())
+    return any(isinstance(member, Enum) and member.value is None for member in members or ())
 
 
 def hides(node: dict[str, Any]) -> bool:
