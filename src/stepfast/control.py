@@ -20,7 +20,7 @@ from stepfast.kernel.commands import (
 from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.numbers import check_whole
-from stepfast.kernel.texts import check_optional_text, check_text, shown
+from stepfast.kernel.texts import MAX_NOTE, check_optional_text, check_text, shown
 from stepfast.workflows.functions import MAX_VERSION
 
 ACTIONS = ("cancel", "pause", "resume", "retry", "rerun")
@@ -50,7 +50,7 @@ def asked(command: Command, key: str | None, reason: str | None, actor: str | No
     return Asked(
         command,
         check_optional_text("key", key),
-        check_optional_text("reason", reason),
+        check_optional_text("reason", reason, MAX_NOTE),
         check_optional_text("actor", actor),
         dry_run,
     )

@@ -42,7 +42,7 @@ from stepfast.kernel.origins import shown as shown_event
 from stepfast.kernel.ports import Store
 from stepfast.kernel.reasons import Why
 from stepfast.kernel.states import RunState, check_move
-from stepfast.kernel.texts import check_optional_text, check_text, error_line, shown
+from stepfast.kernel.texts import MAX_NOTE, check_optional_text, check_text, error_line, shown
 from stepfast.kernel.views import EventView, OutcomeView, RunView, StepView
 from stepfast.missing import no_run, run_of
 from stepfast.noting import annotate_command, of_run
@@ -259,7 +259,7 @@ class Run(Generic[T]):
             actor=check_optional_text("actor", actor),
             key=check_optional_text("key", key),
             digest=digest(f"{self.id}:{name}:{text}"),
-            reason=check_optional_text("reason", reason),
+            reason=check_optional_text("reason", reason, MAX_NOTE),
         )
         delivered = await self._store.deliver(delivery)
         if delivered.state is None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from stepfast.kernel.blobs import IN_THE_DATABASE
 from stepfast.kernel.durations import in_seconds, span_ms
-from stepfast.kernel.texts import MAX_TEXT, check_text, shown
+from stepfast.kernel.texts import MAX_BYTES, check_text, shown
 from stepfast.signing import KEYS_ALLOWED as SEAL_KEYS_ALLOWED
 from stepfast.signing import read_seal_keys
 from stepfast.stores.blobs.urls import FORMS as BLOB_FORMS
@@ -133,7 +133,7 @@ VARIABLES = Kind("names of variables with commas between them", read_variables)
 NETWORKS = Kind("addresses and networks like 10.0.0.0/8 with commas between them, or * for all", read_networks)
 KEYS = Kind(KEYS_ALLOWED, read_keys)
 SEAL_KEYS = Kind(SEAL_KEYS_ALLOWED, read_seal_keys)
-TEXT = Kind(f"text of 1 to {MAX_TEXT:,} characters", _read_text)
+TEXT = Kind(f"text of 1 to {MAX_BYTES:,} bytes", _read_text)
 FILE = Kind(TEXT.allowed, _read_text, in_folder=_path_in)
 LOG = Kind(f"a level ({', '.join(LEVELS)}), a format ({', '.join(FORMATS)}), or both with a comma", _read_log)
 # A hundred days: no backoff needs more, and the sum of many stays a moment that every store can hold.

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from stepfast import Invalid
 from stepfast.kernel.assets import (
-    MAX_NAME,
     AssetName,
     NewAsset,
     check_name,
@@ -23,6 +22,7 @@ from stepfast.kernel.assets import (
 from stepfast.kernel.blobs import BlobKey, check_key, reference_to
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.media_types import check_kind, fits_type
+from stepfast.kernel.texts import MAX_NAME, MAX_NAME_BYTES
 
 NOW = Instant(1)
 NAMES = st.text(min_size=1, max_size=MAX_NAME).filter(lambda name: is_name(name))
@@ -64,6 +64,7 @@ def test_places_of_assets_are_keys_of_their_own(one, other):
 def test_a_fresh_id_is_a_name(name, number):
     fresh = fresh_id(name, number)
     assert len(fresh) <= MAX_NAME
+    assert len(fresh.encode()) <= MAX_NAME_BYTES
     assert fresh.endswith(f"-{number}")
     assert is_name(fresh)
 

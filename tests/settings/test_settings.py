@@ -309,7 +309,7 @@ def test_a_value_out_of_bounds_is_refused_with_the_bounds(name, value, allowed, 
 
 
 def test_a_text_that_is_too_long_is_not_repeated_whole(tmp_path):
-    with pytest.raises(Invalid, match=r"STEPFAST_TENANT is 'x{99}\.\.\.; allowed is text of 1 to 1,000 characters"):
+    with pytest.raises(Invalid, match=r"STEPFAST_TENANT is 'x{99}\.\.\.; allowed is text of 1 to 1,000 bytes"):
         read(tmp_path, {"STEPFAST_TENANT": "x" * 2_000})
 
 

@@ -12,8 +12,8 @@ from stepfast.kernel.decisions import Decision, HeldRun, Record
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.ids import RunId
+from stepfast.kernel.texts import MAX_NAME
 
-MAX_NAME = 200
 MAX_VALUE = 65_536
 """Characters of JSON: events stay in their rows, and whoever reads a history reads them all."""
 MAX_OF_ATTEMPT = 200

@@ -17,13 +17,12 @@ from stepfast.kernel.errors import Invalid
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.media_types import PLAIN_BYTES
 from stepfast.kernel.numbers import check_whole
-from stepfast.kernel.texts import check_text, shown
+from stepfast.kernel.texts import MAX_NAME, MAX_NAME_BYTES, check_text, shown
 
 MAX_CONTENT = 64 * 1024 * 1024
 """Bytes of one content: it is held in memory whole wherever it is put or read."""
 MAX_COLLECTED = 10_000
 """Assets in a collection, and of what a query may find."""
-MAX_NAME = 200
 MAX_VERSION = 2**31 - 1
 MAX_DIGITS = len(str(MAX_VERSION))
 FIRST_VERSION = 1
@@ -275,4 +274,6 @@ def next_version(before: AssetView | None, new: NewAsset, asset_id: str, content
 
 def fresh_id(wanted: str, number: int) -> str:
     """Another id for an asset whose own is taken."""
-    return f"{wanted[: MAX_NAME - len(str(number)) - 1]}-{number}"
+    added = f"-{number}"
+    short = wanted[: MAX_NAME - len(added)].encode()[: MAX_NAME_BYTES - len(added)]
+    return short.decode(errors="ignore") + added

@@ -9,6 +9,11 @@ from typing import Any, TypeVar
 from stepfast.kernel.errors import Invalid
 
 MAX_TEXT = 1_000
+MAX_BYTES = 1_000
+"""Of a text by which rows are found: a row of an index has 2,704 bytes on PostgreSQL, and some hold three such."""
+MAX_NAME = 200
+MAX_NAME_BYTES = 500
+"""Of what steps, workflows, assets and annotations are called: it stands beside two such texts."""
 MAX_NOTE = 10_000
 """Of what a person has to say."""
 SHOWN = 100
@@ -49,14 +54,25 @@ def error_line(stored_type: str, message: str) -> str:
 
 
 def check_text(what: str, text: str, longest: int = MAX_TEXT) -> str:
-    """Refuse what no store can hold as plain text: nothing at all, too much, NUL, lone surrogates."""
+    """Refuse what no store can hold as plain text: nothing at all, too much, NUL, lone surrogates.
+
+    What may be longer than a name or a key is in no index, and not bounded by its bytes.
+    """
     if not isinstance(text, str):
         raise Invalid(f"{what} is {shown(text)}; it must be text.")
     if not 1 <= len(text) <= longest:
         raise Invalid(f"{what} has {len(text):,} characters; allowed are 1 to {longest:,}.")
     if _UNSTORABLE.search(text):
         raise Invalid(f"{what} is {shown(text)}; a NUL character or a lone surrogate cannot be stored. Leave it out.")
+    widest = {MAX_TEXT: MAX_BYTES, MAX_NAME: MAX_NAME_BYTES}.get(longest)
+    if widest is not None and (size := len(text.encode())) > widest:
+        raise Invalid(f"{what} has {size:,} bytes as UTF-8; allowed are 1 to {widest:,}.")
     return text
+
+
+def is_name(text: str) -> bool:
+    """Whether a text is short enough for a name, and can be shown."""
+    return 0 < len(text) <= MAX_NAME and text.isprintable() and len(text.encode()) <= MAX_NAME_BYTES
 
 
 def storable(text: str) -> str:
@@ -86,9 +102,9 @@ def guarded(look: Callable[[Any], T], subject: object) -> T | None:
         return None
 
 
-def check_optional_text(what: str, text: str | None) -> str | None:
+def check_optional_text(what: str, text: str | None, longest: int = MAX_TEXT) -> str | None:
     """The same for a text that may be missing."""
-    return None if text is None else check_text(what, text)
+    return None if text is None else check_text(what, text, longest)
 
 
 def check_texts(what: str, texts: object) -> tuple[str, ...]:

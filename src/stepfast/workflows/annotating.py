@@ -7,10 +7,10 @@ from asyncio import events
 from collections.abc import Generator
 from typing import Any
 
-from stepfast.kernel.annotations import MAX_NAME, MAX_OF_ATTEMPT, MAX_VALUE, annotated, note
+from stepfast.kernel.annotations import MAX_OF_ATTEMPT, MAX_VALUE, annotated, note
 from stepfast.kernel.decisions import Decision, HeldRun, Record
 from stepfast.kernel.errors import Invalid, Unstorable, WrongCall
-from stepfast.kernel.texts import check_optional_text, check_text
+from stepfast.kernel.texts import MAX_NAME, check_optional_text, check_text
 from stepfast.workflows.bodies import current_step
 from stepfast.workflows.branches import thread_branch
 from stepfast.workflows.culprits import find

@@ -15,7 +15,7 @@ from stepfast.kernel.decisions import Decision, Message, OpenWait, Record, Wait
 from stepfast.kernel.errors import IllegalMove, Invalid, NotFound, StepfastError, WrongCall
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.states import GOOD_ENDS, StepState, WaitKind, check_move
-from stepfast.kernel.texts import check_optional_text, check_text
+from stepfast.kernel.texts import MAX_NOTE, check_optional_text, check_text
 from stepfast.workflows import failures
 from stepfast.workflows.branches import thread_branch
 from stepfast.workflows.calls import Asked
@@ -236,7 +236,7 @@ def signal_call(run_id: RunId, signal: str, value: Any) -> CommandCall:
 
 def cancel_call(run_id: RunId, child: str, reason: str | None) -> CommandCall:
     """Cancels a child."""
-    why = check_optional_text("reason", reason)
+    why = check_optional_text("reason", reason, MAX_NOTE)
 
     async def carry_out(asked: Asked, key: str) -> None:
         from stepfast.kernel.commands import Cancel, Request

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar, ca
 from stepfast.kernel.durations import Duration
 from stepfast.kernel.errors import InvalidDefinition, WrongCall
 from stepfast.kernel.retry import Retry
-from stepfast.kernel.texts import check_text, shown
+from stepfast.kernel.texts import MAX_NAME, MAX_NAME_BYTES, check_text, is_name, shown
 from stepfast.workflows.bodies import Key, StepBody
 from stepfast.workflows.branches import ask_blocking, thread_branch
 from stepfast.workflows.calls import Operation
@@ -316,9 +316,6 @@ class StepDecorator:
         return wrapped
 
 
-MAX_NAME = 200
-
-
 def unwrapped(function: Any) -> Any:
     """The function in a `staticmethod`, which in itself is never async."""
     return function.__func__ if isinstance(function, staticmethod) else function
@@ -353,11 +350,11 @@ def check_name(what: str, name: object, function: object) -> str:
         raise InvalidDefinition(f"{what} {name or function!r} must be a plain `def` or `async def` function.")
     if not isinstance(name, str) or not _is_usable(name):
         raise InvalidDefinition(
-            f"{what} name {shown(name)} cannot be used: give name=... with 1 to {MAX_NAME} printable characters, "
-            f"none of them a space, '/', '#' or '@'."
+            f"{what} name {shown(name)} cannot be used: give name=... with 1 to {MAX_NAME} printable characters of "
+            f"at most {MAX_NAME_BYTES} bytes, none of them a space, '/', '#' or '@'."
         )
     return name
 
 
 def _is_usable(name: str) -> bool:
-    return 0 < len(name) <= MAX_NAME and name.isprintable() and not set(name) & set("/#@ ") and name != "<lambda>"
+    return is_name(name) and not set(name) & set("/#@ ") and name != "<lambda>"

@@ -12,11 +12,11 @@ from pydantic_core import CoreSchema, PydanticCustomError
 from stepfast.kernel.durations import span_ms
 from stepfast.kernel.errors import Invalid
 from stepfast.kernel.media_types import check_kind, check_media_type
+from stepfast.kernel.texts import MAX_NAME, MAX_NAME_BYTES, is_name
 from stepfast.workflows.plans.plan import JoinRule
 from stepfast.workflows.templates.problems import told
 
 MAX_ID = 100
-MAX_NAME = 200
 
 _ID = re.compile(rf"[^\W\d][\w-]{{0,{MAX_ID - 1}}}")
 _INPUT = re.compile(rf"[a-zA-Z_][a-zA-Z0-9_]{{0,{MAX_ID - 1}}}")
@@ -78,8 +78,9 @@ def _matching(pattern: re.Pattern[str], allowed: str) -> Any:
 
 
 def _name(value: Any) -> str:
-    if not _NAME.fullmatch(_text(value)) or not value.isprintable():
-        allowed = f"allowed are 1 to {MAX_NAME} printable characters, none of them a blank, '/', '#' or '@'"
+    if not _NAME.fullmatch(_text(value)) or not is_name(value):
+        sizes = f"1 to {MAX_NAME} printable characters of at most {MAX_NAME_BYTES} bytes"
+        allowed = f"allowed are {sizes}, none of them a blank, '/', '#' or '@'"
         raise refusal(f"it is {told(value)}; {allowed}")
     return str(value)
 
