@@ -34,7 +34,7 @@ IDS = (
         "a#b",
         "a?b",
     ),
-    *("a/b", "a/b/c", ".hidden", "a..b", "\u00e9", "e\u0301", "\N{PILE OF POO}", "x" * 200, "\N{PILE OF POO}" * 200),
+    *("a/b", "a/b/c", ".hidden", "a..b", "\u00e9", "e\u0301", "\N{PILE OF POO}", "x" * 200, "\N{PILE OF POO}" * 125),
 )
 MANY = 20
 
