@@ -1,5 +1,6 @@
 """What you may bring yourself: the ports of the engine, and the data that passes through them."""
 
+from stepfast.engine.clock import SystemClock
 from stepfast.kernel.asset_ports import Assets
 from stepfast.kernel.assets import AssetFilter, AssetView, MadeBy, NewAsset
 from stepfast.kernel.blobs import BlobFilter, BlobInfo, BlobKey, Blobs, check_key
@@ -17,5 +18,6 @@ __all__ = [
     "MadeBy",
     "NewAsset",
     "Store",
+    "SystemClock",
     "check_key",
 ]

@@ -1,6 +1,6 @@
 """The same names for blocking code: every call runs on one event loop in a thread of its own, and waits for it.
 
-from stepfast.sync import Stepfast
+from stepfast.sync import Stepfast, step, workflow
 
 with Stepfast("sqlite:///app.db") as app:
     run = app.start(checkout, order)
@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, NamedTuple, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, Self, TypeVar, overload
 
+import stepfast
 from stepfast.annotations import Annotations as AsyncAnnotations
 from stepfast.app import Stepfast as AsyncStepfast
 from stepfast.assets import Assets as AsyncAssets
@@ -50,10 +51,41 @@ from stepfast.workers import Workers as AsyncWorkers
 from stepfast.workflows.app_policies import Policy
 from stepfast.workflows.functions import AnyWorkflow, AsyncWorkflow, SyncWorkflow, Workflow
 
+if TYPE_CHECKING:
+    from stepfast import Graph as Graph
+    from stepfast import Later as Later
+    from stepfast import Outcome as Outcome
+    from stepfast import Retry as Retry
+    from stepfast import RunState as RunState
+    from stepfast import StepState as StepState
+    from stepfast import SyncChild as SyncChild
+    from stepfast import Template as Template
+    from stepfast import annotate as annotate
+    from stepfast import continue_as as continue_as
+    from stepfast import current_run as current_run
+    from stepfast import each as each
+    from stepfast import emit as emit
+    from stepfast import load_template as load_template
+    from stepfast import progress as progress
+    from stepfast import race as race
+    from stepfast import receive as receive
+    from stepfast import review as review
+    from stepfast import sleep as sleep
+    from stepfast import step as step
+    from stepfast import timeout as timeout
+    from stepfast import workflow as workflow
+
 T = TypeVar("T")
 P = ParamSpec("P")
 Inner = TypeVar("Inner")
 C = TypeVar("C", bound=Callback)
+
+
+def __getattr__(name: str) -> Any:
+    # What has no form of its own for blocking code is the same here as there.
+    if name not in stepfast.__all__:
+        raise AttributeError(f"module 'stepfast.sync' has no attribute {name!r}")
+    return getattr(stepfast, name)
 
 
 class Run(Generic[T]):

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import pytest
 
+import stepfast
 from stepfast import RunFailed, RunState, Start, StepfastError, WaitTimeout, WrongCall, receive, step, sync, workflow
 from stepfast.app import Stepfast
 from stepfast.doors import Doors
@@ -46,6 +47,14 @@ def app(url):
 def test_a_run_is_started_and_awaited(app):
     run = app.start(say, "hello", key="one")
     assert (run.result(timeout="30s"), run.info().state) == ("hello", RunState.COMPLETED)
+
+
+def test_every_public_name_is_there_for_blocking_code(app):
+    own = {"Run", "StartAnswer", "Stepfast"}
+    assert all(getattr(sync, name) is getattr(stepfast, name) for name in set(stepfast.__all__) - own)
+    assert not any(getattr(sync, name) is getattr(stepfast, name) for name in own)
+    with pytest.raises(AttributeError, match=r"module 'stepfast\.sync' has no attribute 'stap'"):
+        sync.stap  # noqa: B018 - looked up
 
 
 def test_a_result_that_is_there_is_read_without_waiting(app):
