@@ -49,6 +49,12 @@ def test_a_version_that_is_no_number_is_refused():
         workflow(version=True)(charge)
 
 
+@pytest.mark.parametrize("given", [0, -1, 2**31, 1.0])
+def test_a_version_outside_of_its_bounds_is_refused_with_both(given):
+    with pytest.raises(InvalidDefinition, match="use a whole number from 1 to 2,147,483,647"):
+        workflow(version=given)(charge)
+
+
 @pytest.mark.parametrize("given", [5, [], "nobody", ["cents", "nobody"], [1]], ids=repr)
 def test_a_key_that_names_no_parameters_is_refused(given):
     with pytest.raises(InvalidDefinition, match=r"The key of step 'charge' is .*; name parameters of it"):
@@ -56,8 +62,33 @@ def test_a_key_that_names_no_parameters_is_refused(given):
 
 
 def test_a_function_that_tells_no_parameters_is_refused():
-    with pytest.raises(InvalidDefinition, match=r"'int' cannot be called by name: .* Wrap it in a function"):
-        step(int)
+    with pytest.raises(InvalidDefinition, match=r"'max' cannot be called by name: .* Wrap it in a function"):
+        step(max)
+
+
+@pytest.mark.parametrize("given", [step(charge), workflow(charge)], ids=repr)
+@pytest.mark.parametrize("decorator", [step(name="odd"), workflow(name="odd"), step, workflow])
+def test_what_is_a_step_or_workflow_already_is_refused(decorator, given):
+    with pytest.raises(InvalidDefinition, match=r"is made of <(step|workflow) .*charge>. Mark the function itself"):
+        decorator(given)
+
+
+@pytest.mark.parametrize("given", [int, BaseException], ids=repr)
+@pytest.mark.parametrize("decorator", [step, workflow])
+def test_a_class_is_refused(decorator, given):
+    with pytest.raises(InvalidDefinition, match=f"'{given.__name__}' is a class and no function. Wrap it"):
+        decorator(given)
+
+
+async def test_a_function_written_in_c_that_tells_its_parameters_is_a_step():
+    measure = step(len)
+
+    @workflow
+    async def measured() -> int:
+        return await measure.aio("four")
+
+    async with engine(workflows=[measured]) as opened:
+        assert await opened.run(measured) == 4
 
 
 class Doubling:
@@ -68,7 +99,9 @@ class Doubling:
         return number * 2
 
 
-@pytest.mark.parametrize("given", [functools.partial(pow, 2), Doubling()], ids=["partial", "object"])
+@pytest.mark.parametrize(
+    "given", [functools.partial(pow, 2), Doubling(), dict.get], ids=["partial", "object", "of a class"]
+)
 @pytest.mark.parametrize("decorator", [step(name="odd"), workflow(name="odd"), step, workflow])
 def test_what_can_be_called_and_is_no_function_is_refused(decorator, given):
     with pytest.raises(InvalidDefinition, match=r"'\w+' is an object \(\w+\) and no function\. Wrap it in a function"):

@@ -447,7 +447,7 @@ def test_a_graph_in_use_cannot_be_changed():
 
 @pytest.mark.parametrize("version", [0, -1, True, "1", 2**31])
 def test_a_version_is_a_whole_number_from_1_on(version):
-    with pytest.raises(InvalidDefinition, match="whole number from 1 on"):
+    with pytest.raises(InvalidDefinition, match="whole number from 1 to 2,147,483,647"):
         Graph("version", version=version)
 
 

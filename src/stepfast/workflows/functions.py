@@ -27,6 +27,7 @@ from stepfast.workflows.loop import RunLoop
 from stepfast.workflows.made_threads import refuse_in_made_thread
 from stepfast.workflows.registry import DEFINED
 from stepfast.workflows.steps import (
+    Durable,
     ask_durably,
     check_function,
     check_name,
@@ -109,7 +110,7 @@ class Workflow:
         return f"<workflow {self.code} of {self.place}>"
 
 
-class AsyncWorkflow(Generic[P, T]):
+class AsyncWorkflow(Durable, Generic[P, T]):
     """A workflow written as `async def`."""
 
     def __init__(self, workflow: Workflow) -> None:
@@ -153,7 +154,7 @@ class AsyncWorkflow(Generic[P, T]):
         return cast(T, run_blocking(self.workflow, args, kwargs))
 
 
-class SyncWorkflow(Generic[P, T]):
+class SyncWorkflow(Durable, Generic[P, T]):
     """A workflow written as `def`; it runs in a thread."""
 
     def __init__(self, workflow: Workflow) -> None:
@@ -344,11 +345,12 @@ class WorkflowDecorator:
 
 
 MAX_VERSION = 2**31 - 1
+VERSIONS = f"use a whole number from 1 to {MAX_VERSION:,}"
 
 
 def _check_version(name: str, version: object) -> int:
     if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= MAX_VERSION:
-        raise InvalidDefinition(f"Workflow {name!r} has version {shown(version)}: use a whole number from 1 on.")
+        raise InvalidDefinition(f"Workflow {name!r} has version {shown(version)}: {VERSIONS}.")
     return version
 
 

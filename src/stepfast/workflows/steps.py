@@ -30,7 +30,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class AsyncStep(Generic[P, T]):
+class Durable:
+    """What a function becomes by being marked as a step or a workflow."""
+
+
+class AsyncStep(Durable, Generic[P, T]):
     """A step written as `async def`."""
 
     alone: StepAlone
@@ -69,7 +73,7 @@ class AsyncStep(Generic[P, T]):
             refuse_aio_of_async(self.body.name)
 
 
-class SyncStep(Generic[P, T]):
+class SyncStep(Durable, Generic[P, T]):
     """A step written as `def`; its body runs in a thread."""
 
     alone: StepAlone
@@ -327,7 +331,12 @@ def check_function(what: str, given: str | None, function: Any) -> None:
         return
     kind = type(function).__qualname__
     name = given or getattr(function, "__name__", kind)
-    if not hasattr(function, "__qualname__"):
+    if isinstance(function, Durable):
+        raise InvalidDefinition(f"{what} {name!r} is made of {function!r}. Mark the function itself, and only once.")
+    if isinstance(function, type):
+        raise InvalidDefinition(f"{what} {name!r} is a class and no function. Wrap it in a function.")
+    # The method of a class that is written in C has no module of its own.
+    if not hasattr(function, "__qualname__") or getattr(function, "__module__", None) is None:
         raise InvalidDefinition(f"{what} {name!r} is an object ({kind}) and no function. Wrap it in a function.")
     around, _, _ = function.__qualname__.rpartition(".")
     # A method that is bound has its object; it does not ask for one any more.

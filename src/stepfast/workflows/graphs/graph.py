@@ -15,7 +15,7 @@ from stepfast.kernel.texts import shown
 from stepfast.workflows.codec import ValueCodec
 from stepfast.workflows.culprits import is_native
 from stepfast.workflows.executors.executor import Executor
-from stepfast.workflows.functions import MAX_VERSION, run_blocking
+from stepfast.workflows.functions import MAX_VERSION, VERSIONS, run_blocking
 from stepfast.workflows.graphs.combining import CombinedSteps
 from stepfast.workflows.graphs.compiled import compiled
 from stepfast.workflows.graphs.drafts import AssetRead, Binding, Draft, GraphStep, StageOptions, StepOptions
@@ -115,7 +115,7 @@ class Graph(CombinedSteps, Generic[I, R]):
     ) -> None:
         super().__init__(check_name("Graph", name, Graph))
         if type(version) is not int or not 1 <= version <= MAX_VERSION:
-            raise InvalidDefinition(f"Graph {name!r} has version {shown(version)}: use a whole number from 1 on.")
+            raise InvalidDefinition(f"Graph {name!r} has version {shown(version)}: {VERSIONS}.")
         self.version = version
         self.description = description
         self.metadata = dict(metadata or {})

@@ -20,6 +20,7 @@ from stepfast.workflows.branches import thread_code
 from stepfast.workflows.child_calls import ChildKind, ChildrenCall
 from stepfast.workflows.executors.executor import Executor
 from stepfast.workflows.executors.health import HealthCheck
+from stepfast.workflows.functions import MAX_VERSION, VERSIONS
 from stepfast.workflows.joins import ONE
 from stepfast.workflows.limits import Limits
 from stepfast.workflows.loop import RunLoop
@@ -135,6 +136,6 @@ def _checked(name: str, terms: dict[str, Any]) -> dict[str, Any]:
     below, version = terms["review_below"], terms["version"]
     if below is not None and (isinstance(below, bool) or not isinstance(below, int | float) or not 0 <= below <= 1):
         raise InvalidDefinition(f"Transformation {name}: review_below is {shown(below)}; give a number from 0 to 1.")
-    if type(version) is not int or version < 1:
-        raise InvalidDefinition(f"Transformation {name} has version {shown(version)}: use a whole number from 1 on.")
+    if type(version) is not int or not 1 <= version <= MAX_VERSION:
+        raise InvalidDefinition(f"Transformation {name} has version {shown(version)}: {VERSIONS}.")
     return terms

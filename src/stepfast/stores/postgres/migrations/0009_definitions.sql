@@ -2,8 +2,8 @@
 -- order of commits, so that whoever has read up to one has missed none.
 
 create table stepfast.definition (
-    definition_id uuid primary key,
     number bigint not null unique,
+    definition_id uuid primary key,
     tenant text collate "C" not null,
     name text collate "C" not null,
     version integer not null,
