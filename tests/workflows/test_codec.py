@@ -627,6 +627,24 @@ def test_an_argument_of_the_wrong_type_is_invalid_with_its_path():
         arguments.restore(arguments.bind((1, {"name": "a"}), {}))
 
 
+@pytest.mark.parametrize(
+    ("hint", "value", "place"),
+    [(Path, "a/b", ".at"), (Path | None, "a/b", ".at"), (list[Path], [Path("a"), "a/b"], r".at\[1\]")],
+    ids=repr,
+)
+def test_a_text_is_no_path_and_is_refused_as_any_other_misfit(hint, value, place):
+    def move(at) -> None: ...
+
+    move.__annotations__["at"] = hint
+    with pytest.raises(
+        Invalid, match=f"at {place} is 'a/b' \\(str\\), which does not fit its hint: expected path"
+    ) as raised:
+        ArgumentsCodec(move, "step 'move'").restore({"at": value})
+    assert raised.value.code == "E-VAL-001"
+    with pytest.raises(Unstorable, match="which does not fit its hint: expected path"):
+        ValueCodec(hint, WHAT).restore(value)
+
+
 def test_an_argument_without_a_form_in_json_is_unstorable():
     def weigh(grams: float, note): ...
 

@@ -196,9 +196,7 @@ class HintedForm(NativeForm):
         return self.misfit((find(value, unreadable) or self.misfitting_part(value, error)).told(self.subject))
 
     def foreign_part(self, value: object, error: Exception) -> Culprit | None:
-        if not (marked := re.search(r"foreign part (\d+)", str(error))):
-            return None
-        part = locate(value, lambda candidate: id(candidate) == int(marked[1]))
+        part = marked_part("foreign", value, error)
         return part and find(part.value, foreign, part.path)
 
     def misfitting_part(self, value: object, error: Exception) -> Culprit:
@@ -206,6 +204,8 @@ class HintedForm(NativeForm):
         from pydantic import ValidationError
 
         part, reason = follow(value, re.findall(r"field_name='(\w+)'", str(error))[:1]), in_short(error)
+        if marked := marked_part("misfit", value, error):
+            part = marked.path, marked.value
         try:
             raw = self.to_json(value, warnings=False, round_trip=True, by_alias=False)
             if isinstance(error, ValueError):
@@ -254,6 +254,12 @@ class ArgumentsForm(HintedForm):
         ):
             return text, value
         return super().restore(value)
+
+
+def marked_part(kind: str, value: object, error: Exception) -> Culprit | None:
+    """The part of a value that a function of the writer's has refused: its error names it by its id."""
+    marked = re.search(rf"{kind} part (\d+)", str(error))
+    return marked and locate(value, lambda candidate: id(candidate) == int(marked[1]))
 
 
 def plain_kind(hint: Any) -> type | None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from contextvars import ContextVar
 from enum import Enum
+from pathlib import PurePath
 from typing import Any
 
 from stepfast.workflows.culprits import is_native
@@ -47,6 +48,21 @@ def noting(value: Any, write: Callable[[Any], Any]) -> Any:
     if (noted := WRITTEN_TUPLES.get()) is not None:
         noted.add(id(value))
     return written
+
+
+def path_text(path: Any) -> str:
+    """Writes a path, and not a text that would be read as one."""
+    from pydantic_core import PydanticSerializationUnexpectedValue
+
+    if not isinstance(path, PurePath):
+        raise PydanticSerializationUnexpectedValue(f"Expected `path` - misfit part {id(path)}")
+    return str(path)
+
+
+def is_of_paths(node: dict[str, Any]) -> bool:
+    """Whether it is pydantic's schema of a path."""
+    kind = node["strict_schema"].get("python_schema", {}).get("cls")
+    return isinstance(kind, type) and issubclass(kind, PurePath)
 
 
 class Writer:
@@ -92,6 +108,8 @@ class Writer:
                 node.setdefault("serialization", {"type": "function-plain", "function": checked})
             case "set" | "frozenset":
                 node.setdefault("serialization", {"type": "function-wrap", "function": ordered})
+            case "lax-or-strict" if is_of_paths(node):
+                node["serialization"] = {"type": "function-plain", "function": path_text}
             case "typed-dict":
                 self.typed_dicts += 1
             case "tuple":
