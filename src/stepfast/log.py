@@ -39,6 +39,11 @@ EVENTS = {
     "callback_refused": LogEvent(
         "warning", "somebody called back with a token that was refused; which, and for which run, is not told"
     ),
+    "code_stays": LogEvent(
+        "warning",
+        "Code catches what ends it when its run waits or is let go of, as a bare `except:` does; write "
+        "`except Exception:`. The run is not concerned; the code, of `def` with its thread, stays in the process.",
+    ),
     "commit_failed": LogEvent(
         "error", "A commit failed for a reason the store should have named; its runs are let go."
     ),

@@ -6,6 +6,8 @@ import asyncio
 import subprocess
 import sys
 
+import pytest
+
 from tests.cli.processes import ROOT, environment
 
 PROGRAM = """
@@ -32,12 +34,21 @@ async def main() -> None:
 asyncio.run(main())
 print("left", flush=True)
 """
-PATIENT = f"""
-from stepfast.workflows.branches import ThreadAnswer
-ThreadAnswer.came_within = lambda self, span_s: True
-{PROGRAM}
+STUBBORN = PROGRAM.replace(
+    "    endless.sync()",
+    """
+    while True:
+        try:
+            endless.sync()
+        except:
+            pass
+""",
+)
+POOLED = """
+from concurrent.futures import ThreadPoolExecutor
+from stepfast.worker import worker
+worker.CodeThreads = lambda name: ThreadPoolExecutor(4)
 """
-# Three times as often as a thread looks; whoever is still there then does not look.
 LONG_AFTER_S = 3.0
 
 
@@ -55,9 +66,10 @@ async def ends(database: str, program: str, patience_s: float) -> int | None:
             process.kill()
 
 
-async def test_a_process_ends_although_its_app_was_left_open(database):
-    assert await ends(database, PROGRAM, 60) == 0
+@pytest.mark.parametrize("program", [PROGRAM, STUBBORN], ids=["waits", "catches everything"])
+async def test_a_process_ends_although_its_app_was_left_open(database, program):
+    assert await ends(database, program, 60) == 0
 
 
-async def test_the_broken_twin_that_waits_for_a_closed_loop_stays(database):
-    assert await ends(database, PATIENT, LONG_AFTER_S) is None
+async def test_the_broken_twin_that_waits_for_its_threads_stays(database):
+    assert await ends(database, POOLED + PROGRAM, LONG_AFTER_S) is None

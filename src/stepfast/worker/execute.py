@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor as Threads
 from dataclasses import replace
 from functools import partial
 
@@ -57,7 +57,7 @@ class Executor:
         committer: Committer,
         clock: Clock,
         host: Host,
-        threads: ThreadPoolExecutor,
+        threads: Threads,
         ended: Callable[[OutcomeView, Joins | None], None],
         values: Values,
     ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from stepfast.engine.committer import Committer
@@ -39,6 +38,7 @@ from stepfast.worker.settings import WorkerSettings
 from stepfast.worker.sweep import SweepLoop
 from stepfast.worker.upkeep import Change, Reaped, UpkeepLoop, tell_nobody
 from stepfast.workflows.bodies import StorageHost
+from stepfast.workflows.code_threads import CodeThreads
 from stepfast.workflows.limits import BodyThreads
 from stepfast.workflows.registry import Executable, Registry
 from stepfast.workflows.stay import Host
@@ -96,7 +96,7 @@ class Worker:
         self._committer = committer
         self._asked = settings
         self._settings = settings = settings.serving(registry.queues())
-        self._threads = ThreadPoolExecutor(settings.slots * 2, thread_name_prefix="stepfast-workflow")
+        self._threads = CodeThreads("stepfast-workflow")
         self._step_threads = BodyThreads(settings.slots * 2, thread_name_prefix="stepfast-step")
         told = (change or store.change, delivered, storage, asyncio.Semaphore(settings.max_polls), self._learn_now)
         host = Host(committer, clock, self._step_threads, settings.retry, store, values, *told)
@@ -249,7 +249,7 @@ class Worker:
             if self._watch is not None:
                 self._watch.cancel()
         await self._lease.end()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown()
         self._step_threads.shutdown(wait=False, cancel_futures=True)
 
     async def _finish(self, grace_ms: int) -> None:

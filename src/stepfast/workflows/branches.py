@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from stepfast.workflows.calls import Operation
     from stepfast.workflows.context import RunContext
 
-# How often a thread that waits for an answer looks whether there is anybody left to give it.
-LOOK_FOR_LOOP_S = 1
+# What a thread may call while it unwinds, each in a `finally` or the end of a `with`, before it counts as one that does
+# not end.
+UNWINDING_CALLS = 1_000
 
 
 class Parked(BaseException):
@@ -35,14 +36,6 @@ class ThreadAnswer(Future[Any]):
     on_cancel: Callable[[], object] | None = None
     task: Task[Any] | None = None
     """The code of the run that it comes from, if it comes from such."""
-
-    def came_within(self, span_s: float) -> bool:
-        """Wait for it, but no longer than that."""
-        try:
-            self.exception(span_s)
-        except TimeoutError:
-            return self.done()
-        return True
 
     def call_off(self) -> None:
         """What the thread waits for is called off, and it is told so; on the worker's loop only."""
@@ -98,19 +91,27 @@ class ThreadCode:
         self.branch = branch
         self.answer: ThreadAnswer | None = None
         self.deadlines: list[Deadline] = []
+        self._refused = 0
 
     def ask(self, begin: Callable[[ThreadAnswer], object]) -> Any:
         """Have the worker's loop begin something, and wait here for its answer."""
+        self._unwind_if_dropped()
         answer, outer = ThreadAnswer(), self.branch.context.outer
         try:
             outer.call_soon_threadsafe(self._begin, begin, answer)
         except RuntimeError:
             raise Parked from None
-        while not answer.came_within(LOOK_FOR_LOOP_S):
-            # A loop that was closed under an open app answers no more, and a process that ends waits for this thread.
-            if outer.is_closed():
-                raise Parked
         return answer.result()
+
+    def _unwind_if_dropped(self) -> None:
+        context = self.branch.context
+        if not context.is_closed and not context.outer.is_closed():
+            return
+        self._refused += 1
+        if self._refused > UNWINDING_CALLS:
+            context.tell_that_it_stays()
+            stay_for_good()
+        raise Parked
 
     def run(self, make: Callable[[], Awaitable[Any]]) -> Any:
         """Run code in the run's own loop, as a branch below this one, and wait here for its end."""
@@ -205,6 +206,11 @@ def _hand_on(answer: ThreadAnswer, task: Task[Any]) -> None:
         answer.set_exception(error)
     else:
         answer.set_result(task.result())
+
+
+def stay_for_good() -> None:
+    """Block this thread: nothing ends one that catches everything, and it costs least while it waits."""
+    threading.Event().wait()
 
 
 class _Thread(threading.local):

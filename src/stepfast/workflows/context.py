@@ -15,6 +15,7 @@ from stepfast.kernel.errors import Invalid, NonDeterminism
 from stepfast.kernel.plan_rules import GIVEN
 from stepfast.kernel.replay import NOTHING_RECORDED, Replay, check_all_claimed
 from stepfast.kernel.states import STEP_CUT_OFF, STEP_ENDED, StepState
+from stepfast.log import Log, about
 from stepfast.workflows import failures
 from stepfast.workflows.bodies import StepBody
 from stepfast.workflows.branches import Branch, Parked
@@ -22,6 +23,8 @@ from stepfast.workflows.calls import Answer, Asked, Operation
 from stepfast.workflows.namesakes import refuse_namesake
 from stepfast.workflows.stay import Host, Stay
 from stepfast.workflows.wait_calls import ReceiveCall, by_arrival
+
+log = Log("workflows")
 
 
 class RunContext(Stay):
@@ -438,7 +441,14 @@ class RunContext(Stay):
         for branch_task in list(self.loop.tasks):
             branch_task.cancel()
         self.loop.drain(UNWINDING_CALLBACKS)
+        if self.loop.tasks:
+            self.tell_that_it_stays()
+
+    def tell_that_it_stays(self) -> None:
+        """The code has caught what was to end it here again and again, and is left where it is."""
+        log.warning("code_stays", **about(self.run), workflow=self.run.code, remedy=CATCH_LESS)
 
 
 # Code that swallows Parked and goes on calling would unwind for ever; it is dropped after so many callbacks.
 UNWINDING_CALLBACKS = 10_000
+CATCH_LESS = "Write `except Exception:` for a bare `except:` or `except BaseException:` around durable calls."

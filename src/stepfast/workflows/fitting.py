@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from typing import Any, NamedTuple, NoReturn, cast
 
@@ -12,6 +11,7 @@ from stepfast.kernel.errors import NonDeterminism, StepfastError, WrongCall
 from stepfast.kernel.events import Event
 from stepfast.kernel.retry import Retry
 from stepfast.workflows.calls import Asked
+from stepfast.workflows.code_threads import CodeThreads
 from stepfast.workflows.context import RunContext
 from stepfast.workflows.perform import Ending, Performance, Raised, Returned, ReturnedInPart, Stopped
 from stepfast.workflows.registry import Executable
@@ -61,12 +61,12 @@ async def fit(workflow: Executable, run: HeldRun, history: History) -> Fit:
         return Fit(Verdict.MISMATCH, None, f"The stored input no longer fits: {error}")
     if not history.records:
         return Fit(Verdict.FITS)
-    threads = ThreadPoolExecutor(1, thread_name_prefix="stepfast-fitting")
+    threads = CodeThreads("stepfast-fitting")
     try:
         rehearsal = Rehearsal(run, workflow, History(history.records, [], []), NOTHING, threads, ReplayOnly)
         return rehearsal.judge(await rehearsal.performed())
     finally:
-        threads.shutdown(wait=False, cancel_futures=True)
+        threads.shutdown()
 
 
 class Still(Exception):

@@ -57,6 +57,8 @@ class Watched(threading.Thread):
         maker = sys._getframe(1)
         if maker.f_code is threading.Thread.__init__.__code__:
             vars(maker.f_locals["self"])[_MADE] = _made_by(maker, vars(self)[_WATCH])
+            # What code begins by itself is waited for when the process ends, as everywhere.
+            return False
         return super().daemon
 
     @daemon.setter
