@@ -16,7 +16,7 @@ from stepfast.kernel.durations import Duration, Instant, span_ms
 from stepfast.kernel.errors import InvalidDefinition, StepFailed
 from stepfast.kernel.events import Event
 from stepfast.kernel.retry import Retry, check_retry
-from stepfast.kernel.texts import shown
+from stepfast.kernel.texts import guarded, shown
 from stepfast.workflows.codec import ArgumentsCodec, ValueCodec
 from stepfast.workflows.limits import UNLIMITED, BodyThreads, Limits
 
@@ -93,6 +93,31 @@ class ContinueAs(BaseException):
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         super().__init__()
         self.arguments = (args, kwargs)
+
+
+def as_meant(error: BaseException) -> BaseException:
+    """What code means that raised this: a group of wishes is a wish, one of wishes and failures these failures.
+
+    A `TaskGroup` makes a group of whatever ends its block or a task of it, also of a `continue_as`.
+    """
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    # The classes of users may take groups apart in their own way.
+    wishes, failures = guarded(_split_off_wishes, error) or (None, error)
+    if failures is not None:
+        return failures if wishes else error
+    return _first_of(wishes or error)
+
+
+def _split_off_wishes(error: BaseExceptionGroup) -> tuple[BaseException | None, BaseException | None]:
+    parts: tuple[BaseException | None, BaseException | None] = error.split((Later, ContinueAs))
+    return parts
+
+
+def _first_of(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 class Partial(NamedTuple):

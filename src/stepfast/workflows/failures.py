@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from stepfast.kernel.decisions import CallId
 from stepfast.kernel.errors import Invalid, StepFailed, StepfastError
-from stepfast.kernel.texts import clean, guarded
+from stepfast.kernel.texts import class_name, clean, guarded
 from stepfast.workflows.class_names import find_class, name_of
 from stepfast.workflows.packing import MAX_SAID, Excerpt, pack, pack_all, shortened, unpack
 
@@ -139,7 +139,9 @@ def revive(failure: Failure) -> BaseException:
     cause = revive(failure.cause) if failure.cause else None
     error = revive_group(failure) or guarded(revive_own, failure)
     if error is None:
-        error = StepFailed(failure.message, type_name=failure.type, traceback=failure.traceback)
+        # Many an error says nothing but by its class.
+        told = failure.message or f"{class_name(failure.type) or 'An error'} without a message"
+        error = StepFailed(told, type_name=failure.type, traceback=failure.traceback)
     # Past whatever the error's class does on assignment, which would be asked for notes too.
     BaseException.__setattr__(error, "__cause__", cause)
     notes = [*failure.notes, *([RECORDED + failure.traceback] if failure.traceback else [])]

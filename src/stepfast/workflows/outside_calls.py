@@ -17,7 +17,7 @@ from stepfast.kernel.events import Event
 from stepfast.kernel.outside import CALLBACK, SHOWN_ERROR, Asking, ExpireCall, message_name
 from stepfast.kernel.retry import Retry
 from stepfast.kernel.states import WaitKind
-from stepfast.workflows.bodies import Later, StepBody, StepInfo, ends_the_task
+from stepfast.workflows.bodies import Later, StepBody, StepInfo, as_meant, ends_the_task
 from stepfast.workflows.calls import Asked
 from stepfast.workflows.child_calls import child_id
 from stepfast.workflows.codec import ValueCodec, digest
@@ -274,7 +274,7 @@ class OutsideWork:
         except BaseException as error:
             if is_unwanted() or ends_the_task(error, task):
                 raise
-            return self._failed(error, retry)
+            return self._failed(as_meant(error), retry)
         if isinstance(value, Pending):
             self._go_on(value)
             return None

@@ -18,7 +18,7 @@ from stepfast.kernel.replay import INPUT_MISFIT
 from stepfast.kernel.states import WaitKind
 from stepfast.kernel.texts import error_line
 from stepfast.workflows import failures
-from stepfast.workflows.bodies import ContinueAs, Later, Partial
+from stepfast.workflows.bodies import ContinueAs, Later, Partial, as_meant
 from stepfast.workflows.branches import Branch, Parked, enter_thread
 from stepfast.workflows.context import RunContext
 from stepfast.workflows.registry import Executable
@@ -217,6 +217,7 @@ class Performance:
     def _raised(self, error: BaseException) -> None:
         if isinstance(error, Parked):
             return
+        error = as_meant(error)
         if isinstance(error, Later):
             self._end(Stopped(error))
         elif isinstance(error, ContinueAs):

@@ -18,7 +18,7 @@ from stepfast.kernel.outside import Asking
 from stepfast.kernel.outside_rules import go_outside
 from stepfast.kernel.states import StepState, WaitKind
 from stepfast.workflows import failures
-from stepfast.workflows.bodies import Later, StepBody, StepInfo, as_raised, ends_the_task
+from stepfast.workflows.bodies import Later, StepBody, StepInfo, as_meant, as_raised, ends_the_task
 from stepfast.workflows.calls import Asked
 from stepfast.workflows.limits import Limit, OutOfTime, attempt_limit, given_up, run_within, timed_out
 from stepfast.workflows.mailbox import Waiter
@@ -218,10 +218,11 @@ class StepCall:
         except BaseException as error:
             if self._unwanted or ends_the_task(error, self._task):
                 raise
-            if isinstance(error, Later):
-                context.stop(error)
+            meant = as_meant(error)
+            if isinstance(meant, Later):
+                context.stop(meant)
                 return True
-            return await self._attempt_failed(asked, started_at, error)
+            return await self._attempt_failed(asked, started_at, meant)
         if started is not None and not self._unwanted:
             await self._go_outside(asked, started_at, started)
         elif not self._unwanted:
