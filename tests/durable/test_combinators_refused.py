@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from stepfast import Invalid, Retry, WrongCall, each, race, receive, sleep, step, timeout, workflow
+from stepfast import Invalid, Retry, RunFailed, WrongCall, each, race, receive, sleep, step, timeout, workflow
 from stepfast.testing import engine
 from tests.support.apps import app_on
 
@@ -126,6 +126,29 @@ async def test_each_over_what_is_no_list_is_refused(items):
 
     async with engine(workflows=[flow]) as tried:
         assert "each() takes a list of items, or another iterable" in await tried.run(flow)
+
+
+@workflow
+async def child(number: int) -> int:
+    return number
+
+
+@pytest.mark.parametrize("over", [triple, child], ids=["steps", "children"])
+@pytest.mark.parametrize("at_once", [0, -1, 1.5, True, "3"], ids=repr)
+async def test_a_number_at_once_that_is_none_is_refused(over, at_once):
+    @workflow
+    async def flow() -> None:
+        await each(over, [1, 2], at_once=at_once)
+
+    @workflow
+    def in_thread() -> None:
+        each.sync(over, [1, 2], at_once=at_once)
+
+    async with engine(workflows=[flow, in_thread, child]) as tried:
+        for form in (flow, in_thread):
+            with pytest.raises(RunFailed, match="it must be a whole number from 1 on") as failed:
+                await tried.run(form)
+            assert isinstance(failed.value.__cause__, Invalid)
 
 
 async def test_each_over_a_plain_function_is_refused_and_names_the_right_form(database):

@@ -24,6 +24,11 @@ def check_whole(what: str, number: object, lowest: int, highest: int = MAX_NUMBE
     return number
 
 
+def is_count(value: object) -> bool:
+    """Whether something is a number of things, one at least."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
 def check_priority(what: str, priority: object) -> int:
     """Refuse what no line is ordered by."""
     return check_whole(what, priority, -MAX_PRIORITY, MAX_PRIORITY)

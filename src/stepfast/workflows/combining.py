@@ -12,6 +12,7 @@ from typing import Any, Literal, Never, TypeVar, overload
 
 from stepfast.kernel.durations import Duration, span_ms, told_span
 from stepfast.kernel.errors import Invalid, StepFailed, WaitTimeout, WrongCall
+from stepfast.kernel.numbers import is_count
 from stepfast.kernel.texts import shown
 from stepfast.workflows.bodies import current_step
 from stepfast.workflows.branches import Deadline, ThreadCode, thread_code
@@ -166,8 +167,8 @@ each = Each()
 
 async def _each(function: Any, items: Items, at_once: int | None, spec: JoinSpec, spread: bool) -> Any:
     given = list(_iterated(items))
-    if at_once is not None and at_once < 1:
-        raise Invalid(f"at_once is {at_once!r}; it must be at least 1.")
+    if at_once is not None and not is_count(at_once):
+        raise Invalid(f"at_once is {shown(at_once)}; it must be a whole number from 1 on.")
     join = join_of(spec, len(given))
     if not given:
         return []

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from stepfast.kernel.errors import Invalid
+from stepfast.kernel.numbers import is_count
 from stepfast.kernel.retry import Retry
 from stepfast.kernel.reviews import ItemKind, Verdict
 from stepfast.kernel.texts import check_text, shown
@@ -98,11 +99,6 @@ def _of_repeats(draft: Draft) -> Iterator[str]:
         yield f"at_once is {shown(draft.each.at_once)}; it must be a whole number from 1 on"
     if draft.loop is not None and not is_count(draft.loop.most):
         yield f"most is {shown(draft.loop.most)}; it must be a whole number from 1 on"
-
-
-def is_count(value: object) -> bool:
-    """Whether something is a number of things, one at least."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def check_terms(terms: Mapping[str, Any], kind: str, schema: Mapping[str, Any] | None) -> None:
