@@ -175,3 +175,57 @@ async def test_a_graph_that_workflow_code_runs_is_sent_to_a_step(database):
 async def test_a_run_of_its_own_in_other_async_code_names_the_start_of_a_run():
     with pytest.raises(WrongCall, match=r"in async code use `await app\.start\(plain_child, \.\.\.\)`"):
         plain_child.run(1)
+
+
+@step
+async def awaited_self(self: str) -> str:
+    return self
+
+
+@step
+def plain_self(self: str) -> str:
+    return self
+
+
+@workflow
+async def awaited_child_self(self: str) -> str:
+    return self
+
+
+@workflow
+def plain_child_self(self: str) -> str:
+    return self
+
+
+@workflow
+async def named_self(self: str) -> list[str]:
+    child = await awaited_child_self.start(self=self)
+    return [
+        await awaited_self(self=self),
+        await plain_self.aio(self=self),
+        await awaited_child_self(self=self),
+        await plain_child_self.aio(self=self),
+        await child,
+    ]
+
+
+@workflow
+def named_self_in_thread(self: str) -> list[str]:
+    child = plain_child_self.start.sync(self=self)
+    return [
+        awaited_self.sync(self=self),
+        plain_self(self=self),
+        awaited_child_self.sync(self=self),
+        plain_child_self(self=self),
+        child.result(),
+    ]
+
+
+@pytest.mark.parametrize("flow", [named_self, named_self_in_thread], ids=["async", "def"])
+async def test_an_argument_may_be_called_self(database, flow):
+    async with app_on(database, [flow, awaited_child_self, plain_child_self]) as app:
+        assert await (await app.start(flow, self="me")) == ["me"] * 5
+
+
+async def test_an_argument_may_be_called_self_outside_a_run():
+    assert await awaited_self(self="me") == plain_self(self="me") == await awaited_child_self(self="me") == "me"

@@ -120,7 +120,7 @@ class AsyncWorkflow(Durable, Generic[P, T]):
     def __repr__(self) -> str:
         return repr(self.workflow)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         loop = events._get_running_loop()
         if isinstance(loop, RunLoop):
             return ask_durably(loop, _one_child(self.workflow, args, kwargs))
@@ -131,7 +131,7 @@ class AsyncWorkflow(Durable, Generic[P, T]):
         refuse_unrecorded(self.workflow.name)
         return cast(Coroutine[Any, Any, T], self.workflow.function(*args, **kwargs))
 
-    def sync(self, *args: P.args, **kwargs: P.kwargs) -> T:
+    def sync(self, /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run it as a child of a `def` workflow, and wait for its result."""
         refuse_sync_in_async(self.workflow.name)
         return cast(T, _child_blocking(self.workflow, args, kwargs))
@@ -139,7 +139,7 @@ class AsyncWorkflow(Durable, Generic[P, T]):
     # Type checkers refuse it as an attribute that is not there.
     if not TYPE_CHECKING:
 
-        def aio(self, *args: Any, **kwargs: Any) -> None:
+        def aio(self, /, *args: Any, **kwargs: Any) -> None:
             """The form of a `def` workflow: names the right one."""
             _refuse_in_step(self.workflow.name)
             refuse_aio_of_async(self.workflow.name)
@@ -149,7 +149,7 @@ class AsyncWorkflow(Durable, Generic[P, T]):
         """Start it as a child and go on: `child = await checkout.start(order)`, then `await child`."""
         return Starter(child_kind(self.workflow))
 
-    def run(self, *args: P.args, **kwargs: P.kwargs) -> T:
+    def run(self, /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run it durably on the default app, and wait for its result."""
         return cast(T, run_blocking(self.workflow, args, kwargs))
 
@@ -164,7 +164,7 @@ class SyncWorkflow(Durable, Generic[P, T]):
     def __repr__(self) -> str:
         return repr(self.workflow)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> T:
         refuse_blocking_in_async(self.workflow.name)
         if thread_branch() is not None:
             return cast(T, _child_blocking(self.workflow, args, kwargs))
@@ -172,7 +172,7 @@ class SyncWorkflow(Durable, Generic[P, T]):
         refuse_in_made_thread(self.workflow.name)
         return cast(T, self.workflow.function(*args, **kwargs))
 
-    def aio(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+    def aio(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         """Run it as a child of an `async def` workflow."""
         loop = events._get_running_loop()
         if isinstance(loop, RunLoop):
@@ -185,7 +185,7 @@ class SyncWorkflow(Durable, Generic[P, T]):
     # Type checkers refuse it as an attribute that is not there.
     if not TYPE_CHECKING:
 
-        def sync(self, *args: Any, **kwargs: Any) -> None:
+        def sync(self, /, *args: Any, **kwargs: Any) -> None:
             """The form of an async workflow: names the right one."""
             _refuse_in_step(self.workflow.name)
             refuse_sync_of_def(self.workflow.name)
@@ -195,7 +195,7 @@ class SyncWorkflow(Durable, Generic[P, T]):
         """Start it as a child and go on: `child = await checkout.start(order)`, then `await child`."""
         return Starter(child_kind(self.workflow))
 
-    def run(self, *args: P.args, **kwargs: P.kwargs) -> T:
+    def run(self, /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run it durably on the default app, and wait for its result."""
         return cast(T, run_blocking(self.workflow, args, kwargs))
 

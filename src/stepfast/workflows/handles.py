@@ -320,12 +320,12 @@ class Starter(Generic[P, T]):
         self._child = child
 
     @overload
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Child[T]]: ...
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Child[T]]: ...
 
     @overload
-    def __call__(self, *args: Any, on_parent_end: OnParentEnd, **kwargs: Any) -> Coroutine[Any, Any, Child[T]]: ...
+    def __call__(self, /, *args: Any, on_parent_end: OnParentEnd, **kwargs: Any) -> Coroutine[Any, Any, Child[T]]: ...
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Child[T]]:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Child[T]]:
         """Start a child of an `async def` workflow; it exists when this returns.
 
         When the parent ends before it was awaited, it is cancelled with it, or left to go on.
@@ -338,12 +338,12 @@ class Starter(Generic[P, T]):
         return child
 
     @overload
-    def sync(self, *args: P.args, **kwargs: P.kwargs) -> SyncChild[T]: ...
+    def sync(self, /, *args: P.args, **kwargs: P.kwargs) -> SyncChild[T]: ...
 
     @overload
-    def sync(self, *args: Any, on_parent_end: OnParentEnd, **kwargs: Any) -> SyncChild[T]: ...
+    def sync(self, /, *args: Any, on_parent_end: OnParentEnd, **kwargs: Any) -> SyncChild[T]: ...
 
-    def sync(self, *args: Any, **kwargs: Any) -> SyncChild[T]:
+    def sync(self, /, *args: Any, **kwargs: Any) -> SyncChild[T]:
         """Start a child of a `def` workflow; it exists when this returns."""
         loop = events._get_running_loop()
         if isinstance(loop, RunLoop):

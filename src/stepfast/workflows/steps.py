@@ -46,7 +46,7 @@ class AsyncStep(Durable, Generic[P, T]):
     def __repr__(self) -> str:
         return repr(self.body)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         loop = events._get_running_loop()
         if isinstance(loop, RunLoop):
             return ask_durably(loop, operation_of(self.body, args, kwargs), self.body)
@@ -55,7 +55,7 @@ class AsyncStep(Durable, Generic[P, T]):
         refuse_unrecorded(self.body.name)
         return cast(Coroutine[Any, Any, T], self.body.function(*args, **kwargs))
 
-    def sync(self, *args: P.args, **kwargs: P.kwargs) -> T:
+    def sync(self, /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call it from a `def` workflow."""
         refuse_sync_in_async(self.body.name)
         branch = thread_branch()
@@ -68,7 +68,7 @@ class AsyncStep(Durable, Generic[P, T]):
     # Type checkers refuse it as an attribute that is not there.
     if not TYPE_CHECKING:
 
-        def aio(self, *args: Any, **kwargs: Any) -> None:
+        def aio(self, /, *args: Any, **kwargs: Any) -> None:
             """The form of a `def` step: names the right one."""
             refuse_aio_of_async(self.body.name)
 
@@ -85,7 +85,7 @@ class SyncStep(Durable, Generic[P, T]):
     def __repr__(self) -> str:
         return repr(self.body)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> T:
         refuse_blocking_in_async(self.body.name)
         branch = thread_branch()
         if branch is not None:
@@ -94,7 +94,7 @@ class SyncStep(Durable, Generic[P, T]):
         refuse_in_made_thread(self.body.name)
         return cast(T, self.body.function(*args, **kwargs))
 
-    def aio(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+    def aio(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         """Call it from an `async def` workflow."""
         loop = events._get_running_loop()
         if isinstance(loop, RunLoop):
@@ -106,7 +106,7 @@ class SyncStep(Durable, Generic[P, T]):
     # Type checkers refuse it as an attribute that is not there.
     if not TYPE_CHECKING:
 
-        def sync(self, *args: Any, **kwargs: Any) -> None:
+        def sync(self, /, *args: Any, **kwargs: Any) -> None:
             """The form of an async step: names the right one."""
             refuse_sync_of_def(self.body.name)
 
@@ -170,7 +170,7 @@ class StepAlone:
         self.place = f"{body.function.__module__}.{body.function.__qualname__}"
         self.body = body
 
-    async def function(self, *args: Any, **kwargs: Any) -> Any:
+    async def function(self, /, *args: Any, **kwargs: Any) -> Any:
         loop = events._get_running_loop()
         assert isinstance(loop, RunLoop)
         policy = StepPolicy.read(current_branch_of(loop).context.run.metadata)

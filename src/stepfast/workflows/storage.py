@@ -113,13 +113,13 @@ class InStep(Generic[P, T]):
         self._name = f"storage.{function.__name__}"
         self.__doc__ = function.__doc__
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         loop = body_here(self._name).host.loop
         if events._get_running_loop() is None:
             raise WrongCall(f"{self._name}(...) must be awaited: in a `def` step call {self._name}.sync(...).")
         return _done_in(loop, self._function(*args, **kwargs))
 
-    def sync(self, *args: P.args, **kwargs: P.kwargs) -> T:
+    def sync(self, /, *args: P.args, **kwargs: P.kwargs) -> T:
         """The same for the body of a `def` step."""
         loop = body_here(self._name).host.loop
         if events._get_running_loop() is not None:

@@ -47,7 +47,7 @@ class Transformation(Generic[P, T]):
         self.alone.place = f"{function.__module__}.{function.__qualname__}"
         functools.update_wrapper(cast(Callable[..., Any], self), function)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """What it makes of assets, each named by its id, `id@version` or uri: awaited, in an `async def` workflow."""
         loop = events._get_running_loop()
         if isinstance(loop, RunLoop):
@@ -56,7 +56,7 @@ class Transformation(Generic[P, T]):
             raise WrongCall(f"In a `def` workflow call {self.body.name}.sync(...).")
         return self.function(*args, **kwargs)
 
-    def sync(self, *args: Any, **kwargs: Any) -> Any:
+    def sync(self, /, *args: Any, **kwargs: Any) -> Any:
         """The same in a `def` workflow."""
         thread = thread_code()
         if thread is None or events._get_running_loop() is not None:
