@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepfast import Retry, RunFailed, RunState, each, step, workflow
+from stepfast import Outcome, Retry, RunFailed, RunState, each, step, workflow
 from stepfast.testing import Engine, crash_points, engine
 from stepfast.workflows import group_calls
 from tests.support.apps import Bodies
@@ -64,12 +64,52 @@ async def most(size: int) -> list[int]:
     return await each(child, range(size), join=size - 1)
 
 
-@workflow
-async def settled(size: int) -> list[Any]:
-    outcomes = await each(child, range(size), join="settled")
+def values_of(outcomes: list[Outcome[int]]) -> list[Any]:
     for outcome in outcomes:
         if outcome.error is not None:
             raise outcome.error
+    return [outcome.value for outcome in outcomes]
+
+
+@workflow
+async def settled(size: int) -> list[Any]:
+    return values_of(await each(child, range(size), join="settled"))
+
+
+@workflow
+def settled_in_a_thread(size: int) -> list[Any]:
+    return values_of(each.sync(child, range(size), join="settled"))
+
+
+@workflow
+async def settled_spread_out(size: int) -> list[Any]:
+    return values_of(await each(score, range(size), join="settled", spread=True))
+
+
+@workflow
+async def settled_few_at_once(size: int) -> list[Any]:
+    return values_of(await each(child, range(size), at_once=2, join="settled"))
+
+
+@workflow
+async def settled_inline(size: int) -> list[Any]:
+    return values_of(await each(score, range(size), join="settled"))
+
+
+@workflow
+async def borne(size: int) -> list[Any]:
+    outcomes = await each(child, range(size), join="settled")
+    return [
+        *(str(outcome.error.__cause__) if outcome.error else outcome.value for outcome in outcomes),
+        await score(size),
+    ]
+
+
+@workflow
+async def own_error(size: int) -> list[Any]:
+    outcomes = await each(child, range(size), join="settled")
+    if not all(outcome.ok for outcome in outcomes):
+        raise RuntimeError("some are missing")
     return [outcome.value for outcome in outcomes]
 
 
@@ -118,7 +158,8 @@ async def caught(size: int) -> str:
 
 
 FORMS: list[Any] = [as_children, spread_out, in_a_thread, few_at_once, inline]
-WORKFLOWS = [child, *FORMS, most, settled, by_itself, caught, attempts, four_at_once]
+SETTLED: list[Any] = [settled, settled_in_a_thread, settled_spread_out, settled_few_at_once, settled_inline]
+WORKFLOWS = [child, *FORMS, *SETTLED, borne, own_error, most, by_itself, caught, attempts, four_at_once]
 
 
 @pytest.fixture(autouse=True)
@@ -158,7 +199,7 @@ async def retried_for_the_last(database: str, flow: Any) -> set[str]:
     return kept
 
 
-@pytest.mark.parametrize("flow", FORMS, ids=lambda flow: flow.workflow.name)
+@pytest.mark.parametrize("flow", [*FORMS, *SETTLED], ids=lambda flow: flow.workflow.name)
 async def test_a_retry_does_again_what_failed_and_nothing_else(database, flow: Any):
     kept = await retried_for_the_last(database, flow)
     assert kept
@@ -166,7 +207,7 @@ async def test_a_retry_does_again_what_failed_and_nothing_else(database, flow: A
     assert BODIES["4"] == 2
 
 
-@pytest.mark.parametrize("flow", FORMS, ids=lambda flow: flow.workflow.name)
+@pytest.mark.parametrize("flow", [*FORMS, *SETTLED], ids=lambda flow: flow.workflow.name)
 async def test_a_retry_that_fails_again_can_be_retried_again(database, flow: Any):
     BROKEN.update({1, 3})
     async with engine(database=database, workflows=WORKFLOWS) as opened:
@@ -198,12 +239,34 @@ async def test_a_join_that_needs_some_keeps_those_that_it_has(database):
     assert {BODIES[item] for item in kept} <= {1}
 
 
-async def test_outcomes_that_the_code_raises_itself_do_not_come_back(database):
-    BROKEN.add(2)
+@pytest.mark.parametrize("flow", [settled, settled_in_a_thread], ids=lambda flow: flow.workflow.name)
+async def test_all_failures_of_a_join_that_settles_are_done_again_when_one_is_raised(database, flow: Any):
+    BROKEN.update({1, 3})
     async with engine(database=database, workflows=WORKFLOWS) as opened:
-        run = await failed(opened, settled)
+        run = await failed(opened, flow)
         BROKEN.clear()
         assert await retried(opened, run) == [0, 10, 20, 30, 40]
+    assert BODIES == {"0": 1, "1": 2, "2": 1, "3": 2, "4": 1}
+
+
+async def test_outcomes_that_the_code_went_on_from_stay_when_something_else_is_retried(database):
+    BROKEN.update({1, 3})
+    async with engine(database=database, workflows=WORKFLOWS) as opened:
+        run = await failed(opened, borne, 3)
+        BROKEN.clear()
+        assert await retried(opened, run) == [0, "no score for 1", 20, 30]
+    assert BODIES == {"0": 1, "1": 1, "2": 1, "3": 2}
+
+
+async def test_the_failure_of_a_join_that_settles_can_be_retried_by_its_name(database):
+    BROKEN.add(1)
+    async with engine(database=database, workflows=WORKFLOWS) as opened:
+        run = await failed(opened, own_error, 3)
+        BROKEN.clear()
+        assert "each:child.1" in str(await run.why())
+        await run.retry(step="each:child.1")
+        assert await opened.result(run) == [0, 10, 20]
+    assert BODIES == {"0": 1, "1": 2, "2": 1}
 
 
 async def test_a_failure_that_the_code_has_caught_stays_when_something_else_is_retried(database):
@@ -245,11 +308,12 @@ async def test_code_that_was_mended_may_want_other_children(database, changed: A
         assert await retried(opened, opened.app.get(run.id)) == result
 
 
-async def test_a_process_may_die_at_any_point_of_it():
+@pytest.mark.parametrize("flow", [as_children, settled], ids=lambda flow: flow.workflow.name)
+async def test_a_process_may_die_at_any_point_of_it(flow: Any):
     async def scenario(opened: Engine) -> Any:
         BODIES.clear()
         BROKEN.add(2)
-        run = await opened.start(as_children, 4)
+        run = await opened.start(flow, 4)
         await opened.run_until_idle()
         BROKEN.clear()
         await opened.insist(lambda: run.retry(key="once"))

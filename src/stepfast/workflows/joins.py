@@ -30,7 +30,9 @@ class Join:
 
     def without(self, good: int) -> Join:
         """What is left of it when so many have come to a good end; failures so far are forgiven."""
-        return Join(self.need - good, self.total - good, self.total - self.need, single=self.single)
+        left = self.total - good
+        spare = left if self.settles else self.total - self.need
+        return Join(self.need - good, left, spare, self.settles, self.single)
 
     def of_page(self, size: int) -> Join:
         """The join of some of its items: decided when that alone decides the whole, or when all of them have ended."""
