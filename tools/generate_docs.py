@@ -134,6 +134,7 @@ TABLES = {
     "lineage": "Which steps of which runs have read and written which versions of assets.",
     "artifact": "What steps have kept, for themselves or for people. The content is in the blob store, named by its "
     "digest. Of several rows for one call and name the newest counts, by `token` and `attempt`.",
+    "spent": "A view of runs whose rows hold numbers that no run reaches by itself; on SQLite alone.",
     "run_moved": "A view that tells when something was last done to a run; on SQLite alone.",
     "blob": "Large values, unless `STEPFAST_BLOBS` names another place for them. A row refers to one by "
     "`@blob:NAME:SIZE` in the place of its JSON.",

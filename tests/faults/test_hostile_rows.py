@@ -120,6 +120,35 @@ async def test_a_task_that_lies_about_its_workflow_hurts_its_own_run_only(databa
         assert (await client.get(bad.id).info()).state in (RunState.PENDING, RunState.WAITING)
 
 
+def greatest(database: str) -> int:
+    """The greatest number that a column can hold."""
+    return 2**63 - 1 if database.startswith("sqlite") else 2**31 - 1
+
+
+GREATEST = {
+    "its token": "update stepfast.task set token = {greatest} where run_id = '{run}'",
+    "its last event": "update stepfast.event set seq = {greatest} where run_id = '{run}'",
+}
+
+
+@pytest.mark.parametrize("change", GREATEST.values(), ids=GREATEST)
+async def test_a_run_with_the_greatest_number_is_set_aside_and_says_so(database, change):
+    bad, good = await two_pending(database)
+    await tamper(database, change.format(greatest=greatest(database), run=bad.id))
+    await the_good_one_completes(database, good)
+    async with app_on(database, [flow], worker=False) as client:
+        run = client.get(bad.id)
+        assert (await run.info()).state is RunState.WAITING
+        assert "It was set aside: somebody has changed its rows" in str(await run.why())
+        assert [finding.run_id for finding in await client.findings()] == [bad.id]
+
+
+async def test_a_record_with_the_greatest_number_hurts_its_own_run_only(database):
+    bad, good = await two_begun(database)
+    await execute(database, on_run(bad, f"seq = {greatest(database)}", table="step"))
+    await the_good_one_completes(database, good)
+
+
 RECORDS = {
     "a value that is no JSON": "value = '{garbage'",
     "a value of another type": "value = '[1]'",

@@ -111,7 +111,9 @@ class Session:
 
     async def held(self) -> list[HeldRun]:
         statement, arguments = self.claim()
-        return claiming.claimed(await self.connection.fetch(statement, *arguments)).runs
+        claimed = claiming.claimed(await self.connection.fetch(statement, *arguments))
+        assert claimed is not None
+        return claimed.runs
 
     async def warm_up(self) -> None:
         """Use every statement as often as it takes for the session to settle on its plan."""

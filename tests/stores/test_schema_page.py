@@ -10,7 +10,7 @@ from tests.support.apps import migrated
 from tests.support.sql import fetch
 from tools.generate_docs import POSTGRES_ALONE, schema_page
 
-SQLITE_ALONE = {"run_moved"}
+SQLITE_ALONE = {"run_moved", "spent"}
 SQLITE_COLUMNS = """
 select m.name, c.name from sqlite_schema m, pragma_table_info(m.name) c
  where m.type in ('table', 'view') and m.name not like 'sqlite_%'

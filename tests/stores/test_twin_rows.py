@@ -9,7 +9,7 @@ from tests.stores.test_unreapable import HALF_ENDED
 from tests.support.guards import rewrite, url_of
 
 NET = """
-exception when integrity_constraint_violation then
+exception when integrity_constraint_violation or numeric_value_out_of_range then
     update stepfast.task t
        set state = 'waiting', worker_id = null, token = k_token, due_at = null, deadline_at = null, since_at = moment
      where t.run_id = k_run;

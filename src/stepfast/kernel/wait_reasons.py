@@ -28,10 +28,20 @@ CODE_MOVES = "The run goes on from there when it has code that fits."
 def waits(seen: Seen) -> Iterator[Reason]:
     """A reason for each open wait, and behind them what keeps children from moving."""
     open_waits = _open_waits(seen)
+    if seen.look is not None and not open_waits and seen.look.token == seen.run.token:
+        yield _set_aside(seen)
     come = _come(open_waits, seen)
     for wait in open_waits:
         yield _ready(wait, seen) if wait.wait_id in come else _wait(wait, seen)
     yield from _children_that_stand_still(seen)
+
+
+def _set_aside(seen: Seen) -> Reason:
+    """It waits for nothing: nobody could go on with it, and it was not to hold up others."""
+    text = "It was set aside: somebody has changed its rows, so that they can neither be counted on from nor be ended."
+    return Reason(
+        "damaged", text, f"Put a backup of its rows in place; `stepfast runs cancel {seen.run.run_id}` may end it."
+    )
 
 
 def is_put_off(seen: Seen) -> bool:

@@ -12,9 +12,9 @@ from stepfast.stores import rows
 from stepfast.stores.postgres.driver import Row
 
 # What one function has locked is leased and read by another, in a younger snapshot; a claim of nothing still answers
-# with a row, for the sake of the next moment.
+# with a row, for the sake of the next moment. What was locked and not leased was set aside.
 CLAIM = """
-select c.next_due_at, c.suspects_wait, h.*
+select c.next_due_at, c.suspects_wait, cardinality(c.picked), h.*
   from stepfast.pick_all(
            $1::uuid, $2::text[], $3::integer[], $4::text[], $5::text[], $6::integer, $7::text[], $8::integer[]
        ) c
@@ -39,10 +39,11 @@ def claim_arguments(request: Claim) -> list[object]:
     return [request.worker_id, names, rooms, after, *lists]
 
 
-def claimed(answer: Sequence[Row]) -> Claimed:
-    """The runs handed out, in order."""
-    next_due_at, suspects_wait, *_ = answer[0]
-    return Claimed([_held_run([*row][2:]) for row in answer if row[2] is not None], next_due_at, suspects_wait)
+def claimed(answer: Sequence[Row]) -> Claimed | None:
+    """The runs handed out, in order; None: all that were found had to be set aside, and more may be ready."""
+    next_due_at, suspects_wait, picked, *_ = answer[0]
+    runs = [_held_run([*row][3:]) for row in answer if row[3] is not None]
+    return Claimed(runs, next_due_at, suspects_wait) if runs or not picked else None
 
 
 def claimed_runs(answer: Sequence[Row]) -> list[HeldRun]:

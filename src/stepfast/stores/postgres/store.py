@@ -162,7 +162,11 @@ class PostgresStore(
 
     async def claim(self, request: Claim) -> Claimed:
         """Lease ready runs to a worker."""
-        return claiming.claimed(await self._claims.fetch(claiming.CLAIM, claiming.claim_arguments(request)))
+        arguments = claiming.claim_arguments(request)
+        while (claimed := claiming.claimed(await self._claims.fetch(claiming.CLAIM, arguments))) is None:
+            # An answer of nothing would say that nothing is ready: the worker would rest, or be done.
+            continue
+        return claimed
 
     async def claim_run(self, worker_id: WorkerId, run_id: RunId, codes: Sequence[str]) -> HeldRun | None:
         """Lease one given run to a worker."""

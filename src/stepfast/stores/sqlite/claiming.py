@@ -16,7 +16,7 @@ from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.troubles import UNREADABLE
 from stepfast.stores.sqlite.asking import Row, fetch, fetch_damaged, moment, one, statements
 from stepfast.stores.sqlite.lines import TenantLine, Tenants
-from stepfast.stores.sqlite.workers import claimed_data, live_label, standing
+from stepfast.stores.sqlite.workers import claimed_data, live_label, set_spent_aside, standing
 
 SQL = statements("claiming")
 
@@ -165,9 +165,13 @@ def _one_round(lines: Iterable[TenantLine], burst: int, room: int, chosen: list[
 def _lease(
     connection: apsw.Connection, chosen: Sequence[RunId], worker_id: WorkerId, label: str, now: Instant
 ) -> Sequence[RunId]:
+    """Lease those of the chosen that can be counted on from; others are set aside, and do not come back when read."""
     if chosen:
         runs = json.dumps(chosen)
         connection.execute(SQL["lease"], {"runs": runs, "worker_id": worker_id, "now": now})
+        if connection.changes() < len(chosen):
+            spent = set_spent_aside(connection, chosen, False, now)
+            runs = json.dumps([run_id for run_id in chosen if run_id not in spent])
         connection.execute(SQL["end_delays"], {"runs": runs})
         connection.execute(SQL["tell_claimed"], {"runs": runs, "now": now, "data": claimed_data(worker_id, label)})
     return chosen

@@ -19,13 +19,13 @@ from stepfast.stores.sqlite.asking import fetch, moment, one, statements
 from stepfast.stores.sqlite.pending import last_event
 from stepfast.stores.sqlite.problems import REFUSED
 from stepfast.stores.sqlite.saving import prepare, save
-from stepfast.stores.sqlite.workers import wake_for_those_who_stay
+from stepfast.stores.sqlite.workers import set_spent_aside, wake_for_those_who_stay
 
 SQL = statements("workers")
 
 
 class Orphan(NamedTuple):
-    """A run whose holder is dead; `strike` says that the holder held nothing else."""
+    """A run whose holder is dead; `strike` says that the holder held nothing else, `is_spent` that none counts on."""
 
     worker_id: WorkerId
     strike: bool
@@ -40,6 +40,7 @@ class Orphan(NamedTuple):
     parent_id: RunId | None
     parent_wait: int | None
     leave: bool
+    is_spent: bool
 
     @property
     def strikes_now(self) -> int:
@@ -83,7 +84,9 @@ def upkeep(connection: apsw.Connection, request: Upkeep) -> UpkeepReport:
     now = moment(connection)
     report = UpkeepReport(_bury(connection, now) if request.may_bury else [], [], [], [], [])
     for orphan in list(_orphans(connection, request.limit)):
-        if orphan.strikes_now >= request.max_crashes:
+        if orphan.is_spent:
+            set_spent_aside(connection, [orphan.run_id], True, now)
+        elif orphan.strikes_now >= request.max_crashes:
             if _is_failed(connection, orphan, request.verdict, now):
                 report.failed.append(orphan.run_id)
         else:

@@ -83,7 +83,7 @@ def retire(connection: apsw.Connection, worker_id: WorkerId, turns: Turns | None
     now = moment(connection)
     if fetch(connection, SQL["mark_dead"], {"now": now, "worker_id": worker_id}):
         wake_for_those_who_stay(connection, [worker_id], now)
-    held = fetch(connection, SQL["retired"], (worker_id,))
+    held = _held(connection, worker_id, now)
     _hand_back(connection, held, {"reason": "its worker left", "worker": worker_id}, now)
     if turns is not None:
         rows = [(queue, turns.crew, tenant, now) for queue, tenant in turns.served.items()]
@@ -93,9 +93,22 @@ def retire(connection: apsw.Connection, worker_id: WorkerId, turns: Turns | None
 
 def give_back(connection: apsw.Connection, worker_id: WorkerId, run_ids: Sequence[RunId]) -> None:
     """Give runs that a worker holds without knowing it back to the line."""
-    lost = set(run_ids)
-    held = [row for row in fetch(connection, SQL["retired"], (worker_id,)) if row[0] in lost]
-    _hand_back(connection, held, {"reason": "its worker did not know of it", "worker": worker_id}, moment(connection))
+    lost, now = set(run_ids), moment(connection)
+    held = [row for row in _held(connection, worker_id, now) if row[0] in lost]
+    _hand_back(connection, held, {"reason": "its worker did not know of it", "worker": worker_id}, now)
+
+
+def _held(connection: apsw.Connection, worker_id: WorkerId, now: Instant) -> list[Row]:
+    """What a worker holds, without runs that can only be set aside."""
+    held = fetch(connection, SQL["retired"], (worker_id,))
+    spent = set_spent_aside(connection, [run_id for run_id, *_ in held], True, now)
+    return [row for row in held if row[0] not in spent]
+
+
+def set_spent_aside(connection: apsw.Connection, runs: Sequence[RunId], leased: bool, now: Instant) -> set[RunId]:
+    """Set those runs aside whose numbers nobody can count on from: they hold up no other."""
+    asked = {"runs": json.dumps(runs), "leased": leased, "now": now}
+    return {RunId(run_id) for (run_id,) in fetch(connection, SQL["set_spent_aside"], asked)}
 
 
 def _hand_back(connection: apsw.Connection, held: Sequence[Row], why: dict[str, str], now: Instant) -> None:

@@ -228,7 +228,9 @@ create table stepfast.worker (
     lease_ms bigint not null,
     started_at bigint not null,
     seen_at bigint not null,
-    dead_at bigint
+    dead_at bigint,
+    -- Their sum is a moment, too: one too great for a number would keep everybody from being buried.
+    check (greatest(seen_at, lease_ms) < 1000000000000000)
 ) with (fillfactor = 50);
 create index worker_dead on stepfast.worker (dead_at) where dead_at is not null;
 
@@ -303,7 +305,9 @@ select r.run_id,
            when exists (
                select 1 from stepfast.wait w where w.run_id = t.run_id and w.kind not in ('delay', 'backoff')
            ) then 'waiting'
-           else 'pending'
+           when exists (select 1 from stepfast.wait w where w.run_id = t.run_id) then 'pending'
+           -- It was set aside.
+           else 'waiting'
        end as state,
        coalesce(t.generation, o.generation, 1) as generation,
        r.queue,

@@ -393,6 +393,36 @@ begin
 end
 $$;
 
+-- Whether a run's numbers are near the greatest that there are. No run gets there by itself, and one whose row somebody has
+-- changed must not be counted on: the number after the greatest is an error of the whole statement, and of all runs in it.
+create function stepfast.is_spent(t stepfast.task, last_event integer) returns boolean
+language sql immutable
+as $$
+    select greatest(t.generation, t.wakes, t.token, t.claims, t.crashes, t.strikes, t.tries, last_event) >= 2000000000
+$$;
+
+-- Sets those of given runs aside, in that state, whose numbers are spent: they wait for nothing but a person.
+create function stepfast.set_spent_aside(k_runs uuid[], k_state text, moment bigint) returns uuid[]
+language plpgsql volatile
+as $$
+declare
+    spent uuid[] := array(
+        select t.run_id
+          from stepfast.task t
+         where t.run_id = any (k_runs)
+           and t.state || '' = k_state
+           and stepfast.is_spent(t, (select max(e.seq) from stepfast.event e where e.run_id = t.run_id))
+         order by t.run_id
+           for no key update skip locked
+    );
+begin
+    update stepfast.task t
+       set state = 'waiting', worker_id = null, due_at = null, deadline_at = null, since_at = moment
+     where t.run_id = any (spent);
+    return spent;
+end
+$$;
+
 -- Leases tasks that its caller has locked to a worker, those that are ready indeed, and hands out what their holder must
 -- know of them, in the same order. All of it is one statement in a snapshot that is younger than the locks: it sees
 -- whatever an earlier holder has saved.
@@ -423,6 +453,7 @@ declare
     moment bigint := stepfast.now_ms();
     holder text := k_worker::text;
     claimed_data text;
+    handed_out integer;
 begin
     if cardinality(k_runs) = 0 then
         return;
@@ -434,12 +465,16 @@ begin
            set state = 'leased', worker_id = k_worker, token = t.token + 1, claims = t.claims + 1, due_at = null,
                since_at = moment
           from unnest(k_runs) with ordinality u(run_id, turn)
-         where t.run_id = u.run_id and t.state || '' = 'ready' and not t.hold
+         cross join lateral (
+              select coalesce((select max(e.seq) from stepfast.event e where e.run_id = u.run_id), 0) as seq
+              offset 0
+         ) l
+         where t.run_id = u.run_id and t.state || '' = 'ready' and not t.hold and not stepfast.is_spent(t, l.seq)
         returning u.turn, t.run_id, t.tenant, t.queue, t.generation, t.token, t.wakes, t.hold, t.claims, t.crashes,
-                  t.deadline_at, t.tries
+                  t.deadline_at, t.tries, l.seq + 1 as seq
     ), numbered as materialized (
         -- Of a run that is to ask after outside work nothing is told yet: most often it is not done, and nothing changes.
-        select k.*, 1 + coalesce((select max(e.seq) from stepfast.event e where e.run_id = k.run_id), 0) as seq,
+        select k.*,
                case when k.claims > 1 then exists (
                    select
                      from stepfast.wait w
@@ -515,6 +550,10 @@ begin
            limit 1
       ) n on true
      order by k.turn;
+    get diagnostics handed_out = row_count;
+    if handed_out < cardinality(k_runs) then
+        perform stepfast.set_spent_aside(k_runs, 'ready', moment);
+    end if;
 end
 $$;
 

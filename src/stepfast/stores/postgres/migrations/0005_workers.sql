@@ -20,6 +20,7 @@ begin
          where t.run_id = any (waiting)
            and t.state = 'waiting'
            and t.code = any (k_codes)
+           and not stepfast.is_spent(t, (select max(e.seq) from stepfast.event e where e.run_id = t.run_id))
          order by t.run_id
            for no key update
     );
@@ -149,6 +150,13 @@ begin
 end
 $$;
 
+-- The ids of a list that are not in another, in their order.
+create function stepfast.without(k_runs uuid[], k_others uuid[]) returns uuid[]
+language sql immutable
+as $$
+    select array(select u.run_id from unnest(k_runs) with ordinality u(run_id, n) where u.run_id <> all (k_others) order by u.n)
+$$;
+
 -- Gives runs that a worker holds back to the line, all of them or those of a list; no crash is counted.
 create function stepfast.give_back(k_worker uuid, k_runs uuid[], k_reason text) returns text[]
 language plpgsql volatile
@@ -168,6 +176,7 @@ begin
          order by t.run_id
            for no key update
     );
+    returned := stepfast.without(returned, stepfast.set_spent_aside(returned, 'leased', moment));
     update stepfast.task t
        set state = 'ready', worker_id = null, token = t.token + 1, since_at = moment
      where t.run_id = any (returned);
@@ -327,7 +336,7 @@ begin
     perform stepfast.tell_reaped(k_run, k_seq, k_token, k_data, moment);
     perform stepfast.fail_for_crashes(k_run, k_seq + 1, k_token, k_error, k_error_type, k_message, k_shape, moment);
     return true;
-exception when integrity_constraint_violation then
+exception when integrity_constraint_violation or numeric_value_out_of_range then
     update stepfast.task t
        set state = 'waiting', worker_id = null, token = k_token, due_at = null, deadline_at = null, since_at = moment
      where t.run_id = k_run;
@@ -443,6 +452,7 @@ begin
         lost := lost || held;
         room := room - cardinality(held);
     end loop;
+    lost := stepfast.without(lost, stepfast.set_spent_aside(lost, 'leased', moment));
     if cardinality(lost) = 0 then
         return;
     end if;

@@ -284,6 +284,14 @@ create table blob (
     primary key (run_id, tenant, name)
 ) without rowid, strict;
 
+-- Runs whose numbers are near the greatest that there are. No run gets there by itself, and one whose row somebody has
+-- changed must not be counted on: the number after the greatest is an error of the whole transaction, and of all in it.
+create view spent as
+select t.run_id
+  from task t
+ where max(t.generation, t.wakes, t.token, t.claims, t.crashes, t.strikes, t.tries,
+           (select coalesce(max(e.seq), 0) from event e where e.run_id = t.run_id)) >= 2000000000;
+
 -- The state that people see, derived here and nowhere else.
 create view run_state as
 select r.run_id,
@@ -299,7 +307,9 @@ select r.run_id,
            when t.state = 'leased' then 'running'
            when t.state = 'ready' then case when t.claims = 0 then 'pending' else 'running' end
            when exists (select 1 from wait w where w.run_id = t.run_id and w.kind not in ('delay', 'backoff')) then 'waiting'
-           else 'pending'
+           when exists (select 1 from wait w where w.run_id = t.run_id) then 'pending'
+           -- It was set aside.
+           else 'waiting'
        end as state,
        coalesce(t.generation, o.generation, 1) as generation,
        r.queue,

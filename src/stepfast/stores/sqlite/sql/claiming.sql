@@ -195,7 +195,8 @@ select code
 update task
    set state = 'leased', worker_id = :worker_id, token = token + 1, claims = claims + 1, due_at = null,
        since_at = :now
- where run_id in (select value from json_each(:runs));
+ where run_id in (select value from json_each(:runs))
+   and not exists (select 1 from spent where spent.run_id = task.run_id);
 
 -- name: end_delays
 -- Claimed runs no longer wait for their own next try, nor for code: whether this worker's fits is found out anew. The

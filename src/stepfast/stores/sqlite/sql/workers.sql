@@ -191,7 +191,8 @@ select t.run_id, t.tenant, t.generation, t.token, t.crashes,
                                 limit 1) then 0
             else t.strikes
        end,
-       r.workflow, coalesce(g.version, r.version), r.parent_id, r.parent_wait, r.leave
+       r.workflow, coalesce(g.version, r.version), r.parent_id, r.parent_wait, r.leave,
+       exists (select 1 from spent where spent.run_id = t.run_id)
   from task t
   join run r on r.run_id = t.run_id
   left join generation g on g.run_id = t.run_id
@@ -252,6 +253,15 @@ update task
    set state = 'waiting', worker_id = null, token = token + 1, due_at = null, deadline_at = null, since_at = ?
  where run_id = ?;
 
+-- name: set_spent_aside
+-- Those of given runs, leased or not, whose numbers are spent wait for nothing but a person.
+update task
+   set state = 'waiting', worker_id = null, due_at = null, deadline_at = null, since_at = :now
+ where run_id in (select value from json_each(:runs))
+   and (state = 'leased') = :leased
+   and exists (select 1 from spent where spent.run_id = task.run_id)
+returning run_id;
+
 -- name: retired
 -- What a worker that leaves still holds.
 select run_id, tenant, generation, token
@@ -268,6 +278,7 @@ select t.run_id, t.tenant, t.generation, t.token
  where w.kind = 'code'
    and t.state = 'waiting'
    and t.code in (select value from json_each(?))
+   and not exists (select 1 from spent where spent.run_id = t.run_id)
  order by t.run_id;
 
 -- name: end_code_wait
