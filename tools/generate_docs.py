@@ -397,6 +397,7 @@ COLUMNS = {
     "review.wait_id": "the number of its wait within the run",
     "wakes": "rises whenever something comes for the run",
     "worker_id": "the worker; empty when nobody holds the run",
+    "worker.crew": "what it has in common with workers that take the same runs: its code and tenants, as a digest",
     "worker.worker_id": "its id, new for every process",
     "workflow": "the name of the workflow",
 }

@@ -26,7 +26,8 @@ HOT = [(file, name) for file in FILES for name in statements(file)]
 # There are as many rows of `worker` as there are processes; `holder` has one row for each that holds a run.
 # json_each goes through a list that the caller brings; few runs ever wait for other code. Of the groups that nobody
 # will join (`unjoined`, `u`) a pass looks at no more than its limit, of a tenant's line at a piece of so many. `held`
-# is what one worker holds; `q`, `c` and `n` are lists again, of queues, codes and tenants.
+# is what one worker holds, `served` what those of one crew do; `q`, `c` and `n` are lists again, of queues, codes and
+# tenants.
 SMALL = (
     "SCAN worker",
     "SCAN holder",
@@ -40,6 +41,7 @@ SMALL = (
     "SCAN u",
     "SCAN piece",
     "SCAN held",
+    "SCAN served",
 )
 
 

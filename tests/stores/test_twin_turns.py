@@ -219,3 +219,24 @@ async def test_the_broken_twin_whose_workers_all_begin_with_the_first_tenant_nev
 async def test_the_broken_twin_whose_workers_go_on_after_those_of_other_apps_never_comes_to_it(database, monkeypatch):
     monkeypatch.setattr(lease, "_crew", lambda codes, tenants: "everybody")
     assert await lives_behind_a_busy_tenant(database) is None
+
+
+async def lives_behind_a_tenant_that_kills(harness: Harness, crew: str = "crew") -> int | None:
+    """How many workers of one slot are killed by a tenant's runs until one takes another tenant's."""
+    await harness.start_many(LOOKS, tenant="deadly")
+    await harness.start(tenant="quiet")
+    for life in range(LOOKS):
+        name = f"w{life}"
+        turns = await harness.turns(name, crew=crew.format(life))
+        (run,) = await harness.claim(worker=name, room=1, after=turns.get("default", ""))
+        if run.tenant == "quiet":
+            return life + 1
+    return None
+
+
+async def test_a_tenant_whose_runs_kill_their_workers_keeps_another_waiting_for_one(harness):
+    assert await lives_behind_a_tenant_that_kills(harness) == 2
+
+
+async def test_the_broken_twin_that_hears_nothing_of_the_killed_never_comes_to_it(harness):
+    assert await lives_behind_a_tenant_that_kills(harness, "{}") is None

@@ -42,6 +42,22 @@ class TurnsSuite(StoreSuite):
         await harness.store.retire(worker_id, Turns("crew", {"default": "acme"}))
         assert await harness.turns("w2") == {"default": "acme"}
 
+    async def test_of_one_that_was_killed_what_it_held_tells(self, harness: Harness) -> None:
+        await harness.leave("w1", default="acme")
+        await harness.advance(1)
+        await harness.enrol("w2", crew="crew")
+        await harness.start(tenant="zeta")
+        await harness.claim(worker="w2")
+        assert await harness.turns("w3") == {"default": "zeta"}
+
+    async def test_what_others_hold_that_take_other_runs_tells_nothing(self, harness: Harness) -> None:
+        await harness.leave("w1", default="acme")
+        await harness.advance(1)
+        await harness.enrol("w2", crew="other")
+        await harness.start(tenant="zeta")
+        await harness.claim(worker="w2")
+        assert await harness.turns("w3") == {"default": "acme"}
+
     async def test_each_queue_has_a_turn_of_its_own(self, harness: Harness) -> None:
         await harness.leave("w1", default="acme")
         await harness.leave("w2", mail="zeta")

@@ -225,6 +225,7 @@ create table stepfast.worker (
     queues text not null,
     codes text not null,
     lacks text not null default '{}',
+    crew text collate "C" not null default '',
     lease_ms bigint not null,
     started_at bigint not null,
     seen_at bigint not null,

@@ -73,11 +73,12 @@ set lock_timeout = '5s'
 as $$
 begin
     moment := stepfast.now_ms();
-    insert into stepfast.worker (worker_id, label, host, pid, queues, codes, lacks, lease_ms, started_at, seen_at)
-    values (k_worker, k_label, k_host, k_pid, k_queues, k_codes, k_lacks, k_lease, moment, moment)
+    insert into stepfast.worker (worker_id, label, host, pid, queues, codes, lacks, crew, lease_ms, started_at, seen_at)
+    values (k_worker, k_label, k_host, k_pid, k_queues, k_codes, k_lacks, k_crew, k_lease, moment, moment)
         on conflict (worker_id) do update
        set label = excluded.label, host = excluded.host, pid = excluded.pid, queues = excluded.queues,
-           codes = excluded.codes, lacks = excluded.lacks, lease_ms = excluded.lease_ms, seen_at = excluded.seen_at
+           codes = excluded.codes, lacks = excluded.lacks, crew = excluded.crew, lease_ms = excluded.lease_ms,
+           seen_at = excluded.seen_at
      where worker.dead_at is null;
     -- Whoever comes clears up behind those who left more than a day ago.
     delete from stepfast.worker w
@@ -99,13 +100,28 @@ begin
                   for update skip locked
            );
     perform stepfast.wake_for_code(array(select json_array_elements_text(k_codes::json)), moment);
-    -- Who was served last: by the crew, or where nobody of it has left yet, by whoever left last.
+    -- Who was served last: by the crew, or where nobody of it was here yet, by whoever left last.
     select coalesce(array_agg(l.queue), '{}'), coalesce(array_agg(l.tenant), '{}')
       into turn_queues, turn_tenants
       from (
            select q.queue,
                   coalesce(
-                      (select t.tenant from stepfast.turn t where t.queue = q.queue and t.crew = k_crew),
+                      (
+                          select s.tenant
+                            from (
+                                 select t.tenant, t.left_at as at
+                                   from stepfast.turn t
+                                  where t.queue = q.queue and t.crew = k_crew
+                                 union all
+                                 -- One that was killed leaves no word but what it held, until it is buried.
+                                 select t.tenant, t.since_at
+                                   from stepfast.task t
+                                   join stepfast.worker w on w.worker_id = t.worker_id
+                                  where t.state = 'leased' and t.queue = q.queue and w.crew = k_crew
+                            ) s
+                           order by s.at desc, s.tenant desc
+                           limit 1
+                      ),
                       (
                           select t.tenant
                             from stepfast.turn t

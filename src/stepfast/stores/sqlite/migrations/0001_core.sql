@@ -223,6 +223,7 @@ create table worker (
     queues text not null,
     codes text not null,
     lacks text not null default '{}',
+    crew text not null default '',
     lease_ms integer not null,
     started_at integer not null,
     seen_at integer not null,

@@ -1,10 +1,11 @@
 -- name: enrol
 -- A worker announces itself, or says again what it is; one that was buried stays dead.
-insert into worker (worker_id, label, host, pid, queues, codes, lacks, lease_ms, started_at, seen_at)
-values (:worker_id, :label, :host, :pid, :queues, :codes, :lacks, :lease_ms, :now, :now)
+insert into worker (worker_id, label, host, pid, queues, codes, lacks, crew, lease_ms, started_at, seen_at)
+values (:worker_id, :label, :host, :pid, :queues, :codes, :lacks, :crew, :lease_ms, :now, :now)
     on conflict (worker_id) do update
    set label = excluded.label, host = excluded.host, pid = excluded.pid, queues = excluded.queues,
-       codes = excluded.codes, lacks = excluded.lacks, lease_ms = excluded.lease_ms, seen_at = excluded.seen_at
+       codes = excluded.codes, lacks = excluded.lacks, crew = excluded.crew, lease_ms = excluded.lease_ms,
+       seen_at = excluded.seen_at
  where dead_at is null;
 
 -- name: forget_dead
@@ -19,12 +20,24 @@ delete from worker
        );
 
 -- name: turns
--- Who was served last in each queue: by the crew, or where nobody of it has left yet, by whoever left last.
+-- Who was served last in each queue: by the crew, or where nobody of it was here yet, by whoever left last. One that was
+-- killed leaves no word but what it held, until it is buried.
 select q.value,
-       coalesce((select t.tenant
-                   from turn t
-                  where t.queue = q.value
-                    and t.crew = :crew),
+       coalesce((select served.tenant
+                   from (select t.tenant, t.left_at as at
+                           from turn t
+                          where t.queue = q.value
+                            and t.crew = :crew
+                          union all
+                         select t.tenant, t.since_at
+                           from worker
+                          cross join task t
+                          where worker.crew = :crew
+                            and t.worker_id = worker.worker_id
+                            and t.state = 'leased'
+                            and t.queue = q.value) served
+                  order by served.at desc, served.tenant desc
+                  limit 1),
                 (select t.tenant
                    from turn t
                   where t.queue = q.value
