@@ -81,6 +81,9 @@ EVENTS = {
     "run_let_go": LogEvent("warning", "The worker holds the run no longer: another one or a command has it."),
     "run_not_executed": LogEvent("error", "A run could not be executed; it is taken back after the worker's lease."),
     "run_waits_for_code": LogEvent("error", "The code does not fit the run's records; it waits for other code."),
+    "runs_not_handed_back": LogEvent(
+        "error", "A worker ends without a word to the store; its runs go on elsewhere when its lease is over."
+    ),
     "runs_ended": LogEvent("warning", "Upkeep ended runs past their deadline, or children that nobody will join."),
     "runs_recovered": LogEvent("warning", "Runs of dead workers went back to the line, or failed for good."),
     "setting_without_effect": LogEvent("warning", "A setting is of a part to come, and changes nothing yet."),

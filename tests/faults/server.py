@@ -34,6 +34,20 @@ class Server:
             for end in ends:
                 assert end is None or select.select([end], [], [], LONGEST_S)[0]
 
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """For a while no process of it does anything; its connections stay."""
+        postmaster = int(self._pid_file.read_text().split()[0])
+        children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
+        pids = [postmaster, *map(int, children)]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+
     def start(self) -> None:
         # Left over by the kill; where nobody reaps the dead their number looks taken.
         for left_over in (self._pid_file, *self._data.glob(".s.PGSQL.*.lock")):

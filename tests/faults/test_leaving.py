@@ -9,12 +9,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from stepfast import RunState
 from stepfast.worker.execute import Executor
 from stepfast.worker.heartbeat import Heartbeat
 from stepfast.worker.lease import Lease
 from tests.cli.processes import ROOT, SHOP, Pipes, environment
 from tests.cli.shop import blocking, hanging
-from tests.support.apps import app_on
+from tests.faults.server import own_server
+from tests.support.apps import app_on, migrated
 from tests.support.workflows import say
 
 COMMAND = "import sys; from stepfast.cli.main import main; sys.exit(main())"
@@ -75,6 +77,27 @@ async def test_a_worker_process_ends_although_a_step_blocks_its_loop(database, t
 
 async def test_the_broken_twin_without_a_deadline_stays(database, tmp_path):
     assert await ends_with_a_blocked_loop(database, tmp_path, STUCK, LONG_AFTER_S) is None
+
+
+async def test_a_worker_process_that_a_silent_store_keeps_waiting_ends_and_says_so(tmp_path):
+    pipes = Pipes(tmp_path, "begun")
+    with own_server() as server:
+        await migrated(server.url)
+        options = ["worker", "--app", SHOP, "--grace", "0s", "--lease", "10m", "--database", server.url]
+        command = [sys.executable, "-c", COMMAND, *options]
+        async with app_on(server.url, [hanging], worker=False) as client:
+            run = await client.start(hanging, pipes.folder)
+            with subprocess.Popen(command, cwd=ROOT, env=environment(), stderr=subprocess.PIPE, text=True) as process:
+                try:
+                    await pipes.hear("begun")
+                    with server.frozen():
+                        process.terminate()
+                        _, told = await asyncio.to_thread(process.communicate, timeout=60)
+                finally:
+                    process.kill()
+            assert process.returncode == 1
+            assert "The store did not answer when this worker left. Nothing that was saved is lost" in told
+            assert (await run.info()).state is RunState.RUNNING
 
 
 async def held_after_a_stop_during_a_claim(database: str) -> set[str | None]:

@@ -130,7 +130,7 @@ class Host:
 
     def _listen(self) -> None:
         loop = asyncio.get_running_loop()
-        deadline = Deadline(self._app, self._worker)
+        deadline = Deadline(self._app, self._worker, loop)
 
         def stop() -> None:
             deadline.begin()
