@@ -65,6 +65,9 @@ EVENTS = {
     ),
     "hints_returned": LogEvent("info", "Hints of other processes can be heard again."),
     "listener_failed": LogEvent("error", "A function that hears of runs raised; the run is not concerned."),
+    "memory_too_small": LogEvent(
+        "error", "A worker needs more memory to begin than it may have at all, and leaves with 1: raise the setting."
+    ),
     "message_not_handled": LogEvent("error", "A queue's message for a run could not be handled; it comes again."),
     "outcome_not_saved": LogEvent(
         "warning", "A run's end, or its hand-back, could not be saved; upkeep looks after it."

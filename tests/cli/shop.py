@@ -88,6 +88,20 @@ async def meeting(folder: str, pipe: str) -> int:
     return await wait_for_the_test(folder, pipe)
 
 
+grown: list[bytes] = []
+
+
+@step
+async def grow() -> None:
+    grown.append(b"x" * 200_000_000)
+
+
+@workflow
+async def growing() -> None:
+    """Makes its worker larger for as long as it lives."""
+    await grow()
+
+
 @workflow
 async def quick() -> int:
     return await who()

@@ -8,7 +8,7 @@ import pytest
 
 from stepfast import RunState
 from tests.cli.processes import Pipes, stepfast, worker
-from tests.cli.shop import blocking, hanging, hanging_in_a_thread, quick, two_steps
+from tests.cli.shop import blocking, growing, hanging, hanging_in_a_thread, quick, two_steps
 from tests.stores.postgres_proxies import CuttingProxy
 from tests.support.apps import app_on
 
@@ -174,10 +174,20 @@ async def test_max_runs_ends_a_worker_after_so_many_runs(client, database):
     assert states.count(RunState.COMPLETED) == 2
 
 
-async def test_a_worker_above_its_memory_leaves(tmp_path):
+async def test_a_worker_that_has_grown_above_its_memory_leaves(tmp_path):
+    database = f"sqlite:///{tmp_path}/app.db"
+    async with app_on(database, [growing], worker=False) as client:
+        await client.start(growing)
+        with worker(database, "--max-memory", "250MB") as process:
+            await process.says("worker_outgrown")
+            assert await process.ends() == 0
+
+
+async def test_a_worker_that_needs_more_memory_than_it_may_have_says_so_and_leaves(tmp_path):
     with worker(f"sqlite:///{tmp_path}/app.db", "--max-memory", "1MB") as process:
+        assert "needed_bytes" in await process.says("memory_too_small")
         await process.says("worker_outgrown")
-        assert await process.ends() == 0
+        assert await process.ends() == 1
 
 
 async def test_a_worker_that_leaves_while_it_connects_leaves_without_a_complaint(migrated_postgres_url):
@@ -185,7 +195,7 @@ async def test_a_worker_that_leaves_while_it_connects_leaves_without_a_complaint
     async with CuttingProxy(migrated_postgres_url).listening() as url:
         with worker(url, "--max-memory", "1MB") as process:
             await process.says("worker_stopped")
-            assert await process.ends() == 0
+            assert await process.ends() == 1
             assert process.process.stderr is not None
             assert process.process.stderr.read() == ""
 

@@ -22,6 +22,14 @@ async def outgrown(limit_bytes: int) -> None:
     log.info("worker_outgrown", bytes=held, limit_bytes=limit_bytes)
 
 
+def leaves_room(limit_bytes: int) -> bool:
+    """Whether the process, as it begins, is below the limit; says so if it is not."""
+    needed = resident_bytes()
+    if needed > limit_bytes:
+        log.error("memory_too_small", setting="--max-memory", limit_bytes=limit_bytes, needed_bytes=needed)
+    return needed <= limit_bytes
+
+
 def resident_bytes() -> int:
     """The memory that this process holds; where the system does not tell, the most it ever held."""
     pages = Path("/proc/self/statm")

@@ -10,11 +10,11 @@ import click
 
 from stepfast.app import Stepfast
 from stepfast.cli.collecting import collect_seldom
-from stepfast.cli.exits import OK, REPLACE_ME
+from stepfast.cli.exits import ERROR, OK, REPLACE_ME
 from stepfast.cli.leaving import Deadline, end_with_stdin, leave_soon
 from stepfast.cli.loading import load_app
 from stepfast.cli.logs import show_log
-from stepfast.cli.memory import outgrown
+from stepfast.cli.memory import leaves_room, outgrown
 from stepfast.cli.options import common_options, names, size, span_of, text
 from stepfast.cli.signals import SIGNALS, stay_deaf
 from stepfast.cli.supervisor import Supervisor
@@ -158,7 +158,9 @@ class Host:
         if self._drain:
             reasons[asyncio.create_task(self._worker.until_drained())] = OK
         if self._max_memory is not None:
-            reasons[asyncio.create_task(outgrown(self._max_memory))] = replaced
+            # A fresh one would have no more room than this one: who replaces it at once does so for ever.
+            has_room = leaves_room(self._max_memory)
+            reasons[asyncio.create_task(outgrown(self._max_memory))] = replaced if has_room else ERROR
         return reasons
 
     async def _has_done_its_share(self) -> None:
