@@ -34,3 +34,8 @@ def test_a_disk_with_room_is_not_blamed(monkeypatch, tmp_path, problem):
 
 def test_a_folder_that_is_gone_is_told_as_before(tmp_path):
     assert "cannot be read or written by the system" in told(tmp_path / "gone" / "app.db", VAGUE["io"])
+
+
+def test_of_a_file_that_looks_damaged_both_remedies_are_named(tmp_path):
+    words = told(tmp_path / "app.db", apsw.CorruptError("database disk image is malformed"))
+    assert "Restart the process; if that does not help, put a backup in its place" in words

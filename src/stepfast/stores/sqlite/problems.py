@@ -17,6 +17,11 @@ REFUSED = (apsw.ConstraintError, apsw.TooBigError, apsw.MismatchError, UnicodeEn
 SHM_BYTES = 32_768
 
 _LOCKED = "is locked by another program. Find it with `fuser {path}` and end it, or try again later."
+# Whoever closes the file in this process by other means, as with Python's own sqlite3, takes our locks away with it.
+_DAMAGED = (
+    "is damaged, or looks so because something else in this process has opened and closed it. Restart the process; "
+    "if that does not help, put a backup in its place."
+)
 _STATES: tuple[tuple[type[Exception], type[StepfastError], str], ...] = (
     (apsw.BusyError, StoreUnavailable, _LOCKED),
     (apsw.LockedError, StoreUnavailable, _LOCKED),
@@ -25,7 +30,7 @@ _STATES: tuple[tuple[type[Exception], type[StepfastError], str], ...] = (
     (apsw.CantOpenError, StoreUnusable, "cannot be opened. Allow reading and writing the file and its folder."),
     (apsw.FullError, StoreUnusable, "cannot grow: the disk is full. Nothing was written; free some space."),
     (apsw.NotADBError, StoreUnusable, "is no SQLite database. Name another file; this one was left alone."),
-    (apsw.CorruptError, StoreUnusable, "is damaged. Put a backup in its place."),
+    (apsw.CorruptError, StoreUnusable, _DAMAGED),
     (
         UnicodeDecodeError,
         StoreUnusable,
