@@ -163,8 +163,11 @@ async def test_a_database_of_another_encoding_is_refused(postgres_server):
     async with asking(postgres_server) as connection:
         await connection.execute(f"drop database {name}")
         await connection.execute(f"create database {name} encoding 'SQL_ASCII' locale 'C' template template0")
-    with pytest.raises(StoreUnusable, match="SQL_ASCII"):
-        await PostgresStore(url).open()
+    for refused in (PostgresStore(url).open, PostgresStore(url).migrate):
+        with pytest.raises(StoreUnusable, match="SQL_ASCII"):
+            await refused()
+    async with asking(url) as connection:
+        assert not await connection.fetchval("select to_regnamespace('stepfast') is not null")
     await drop_database(url, postgres_server)
 
 

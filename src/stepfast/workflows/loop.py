@@ -10,6 +10,7 @@ from asyncio import events
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from functools import partial
+from types import AsyncGeneratorType
 from typing import Any, NoReturn, TypeVar, TypeVarTuple, cast
 
 from stepfast.kernel.errors import WrongCall
@@ -143,8 +144,11 @@ class RunLoop(asyncio.AbstractEventLoop):
         self.tasks: set[BranchTask] = set()
         self._main: Branch | None = None
         self._generators: Branch | None = None
+        self._open_generators: dict[int, weakref.ref[AsyncGeneratorType[Any, Any]]] = {}
+        self._closing: set[BranchTask] = set()
         self._last_place = 0
         self._last_future = 0
+        self._when_closed: Callable[[], None] = _nothing
 
     def start(
         self, code: Coroutine[Any, Any, T], branch: Branch, ended: Callable[[asyncio.Future[T]], None] | None = None
@@ -168,6 +172,7 @@ class RunLoop(asyncio.AbstractEventLoop):
         if not self.tasks:
             self._on_quiet = bool
             self._main = self._generators = None
+            self._open_generators.clear()
 
     @property
     def is_idle(self) -> bool:
@@ -214,8 +219,30 @@ class RunLoop(asyncio.AbstractEventLoop):
 
     def _enter(self) -> None:
         events._set_running_loop(self)
-        sys.set_asyncgen_hooks(None, self._left_open)
+        sys.set_asyncgen_hooks(self._opened, self._left_open)
         self._driving = True
+
+    def _opened(self, opening: AsyncGenerator[Any, Any]) -> None:
+        generator = cast("AsyncGeneratorType[Any, Any]", opening)
+        key, opened = id(generator), self._open_generators
+        opened[key] = weakref.ref(generator, lambda _: opened.pop(key, None))
+
+    def close_generators(self, then: Callable[[], None]) -> bool:
+        """The code has ended: close what it has left open; `then` is called when that is done, unless all is closed."""
+        held = [generator for hold in self._open_generators.values() if (generator := hold()) is not None]
+        self._open_generators.clear()
+        for generator in held:
+            # One that is just being iterated over ends with the branch that does so.
+            if generator.ag_frame is not None and not generator.ag_running:
+                self._close_generator(generator)
+        self._when_closed = then
+        return bool(self._closing)
+
+    def _generator_closed(self, task: asyncio.Task[Any]) -> None:
+        self._closing.discard(cast(BranchTask, task))
+        if not self._closing:
+            then, self._when_closed = self._when_closed, _nothing
+            then()
 
     def _left_open(self, generator: AsyncGenerator[Any, Any]) -> None:
         """Close a generator that the code dropped in this loop too: elsewhere its steps would be plain functions."""
@@ -225,10 +252,14 @@ class RunLoop(asyncio.AbstractEventLoop):
             self._outer.call_soon_threadsafe(self._close_generator, generator)
 
     def _close_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
+        if self._main is None:
+            # The run is not here any more; let go of like this, the generator does nothing.
+            return
         if self._generators is None:
-            assert self._main is not None
             self._generators = Branch(self._main.context, GENERATORS)
-        self._add_task(generator.aclose(), self._generators.child())
+        task = self._add_task(generator.aclose(), self._generators.child())
+        self._closing.add(task)
+        task.add_done_callback(self._generator_closed)
 
     def _run_ready(self, callbacks: int) -> int:
         ran = 0
@@ -333,6 +364,10 @@ class RunLoop(asyncio.AbstractEventLoop):
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Code that was dropped leaves unread futures and unfinished tasks behind; that is no error of anybody's."""
+
+
+def _nothing() -> None:
+    """Nobody waits for that."""
 
 
 def current_branch_of(loop: RunLoop) -> Branch:

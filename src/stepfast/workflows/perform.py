@@ -21,6 +21,7 @@ from stepfast.workflows import failures
 from stepfast.workflows.bodies import ContinueAs, Later, Partial, as_meant
 from stepfast.workflows.branches import Branch, Parked, enter_thread
 from stepfast.workflows.context import RunContext
+from stepfast.workflows.held_frames import keep_parks_quiet, let_go
 from stepfast.workflows.registry import Executable
 from stepfast.workflows.stay import Host
 
@@ -193,11 +194,15 @@ class Performance:
     def _start_thread(self, branch: Branch, call: Callable[[], Any]) -> None:
         def main() -> Any:
             enter_thread(branch)
+            keep_parks_quiet()
             try:
                 return call()
-            except StopIteration as error:
-                # No future takes it; out of a coroutine Python itself makes it this.
-                raise RuntimeError("The workflow's code raised StopIteration") from error
+            except BaseException as error:
+                let_go(error)
+                if isinstance(error, StopIteration):
+                    # No future takes it; out of a coroutine Python itself makes it this.
+                    raise RuntimeError("The workflow's code raised StopIteration") from error
+                raise
             finally:
                 enter_thread(None)
 
@@ -207,6 +212,9 @@ class Performance:
     def _code_ended(self, code: asyncio.Future[Any]) -> None:
         if self._ending is not None or self._context.stopped_by is not None:
             _look_at(code)
+        elif self._context.loop.close_generators(partial(self._code_ended, code)):
+            # Whatever was open when it returned or raised is part of the code, too.
+            return
         elif code.cancelled():
             self._end(Raised(StepFailed("The workflow's code was cancelled from inside.", type_name="CancelledError")))
         elif (error := code.exception()) is not None:

@@ -115,6 +115,7 @@ async def apply_migrations(connection: Connection, where: str) -> list[str]:
     """Apply what the database lacks, each in a transaction of its own; of two processes that try, one waits."""
     applied: list[str] = []
     try:
+        await _check_ground(connection, where)
         if not await may_change_schema(connection):
             _check_schema(where, await schema_number(connection, where), may_change=False)
             return []
@@ -123,6 +124,12 @@ async def apply_migrations(connection: Connection, where: str) -> list[str]:
     except FAILURES as problem:
         raise explained(where, problem) from problem
     return applied
+
+
+async def _check_ground(connection: Connection, where: str) -> None:
+    """Refuse a server or database that nothing could work with, before anything is made in it."""
+    number, version, encoding, _, is_replica, *_ = (await connection.fetch(_ABOUT))[0]
+    _check_server(where, number, version, encoding, is_replica)
 
 
 async def check_database(connection: Connection, address: Address) -> None:
