@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 from click import unstyle
 from rich.console import Console
 
-from stepfast import Stepfast
+from stepfast import Stepfast, workflow
 from stepfast.cli.printing import UNCUT, print_table
 from tests.cli.office import WORKFLOWS, asking
 from tests.cli.processes import ROOT, environment, stepfast
@@ -117,7 +118,8 @@ from stepfast import workflow
 
 @workflow
 def flow():
-    os.symlink(os.readlink("/proc/self/fd/1"), "seen")
+    for number in (1, 2):
+        os.symlink(os.readlink(f"/proc/self/fd/{number}"), f"seen-{number}")
 """
 CLOSED = {"stdin": "<&-", "stdout": ">&-", "stderr": "2>&-", "all": "<&- >&- 2>&-"}
 
@@ -140,7 +142,89 @@ def test_no_file_of_the_database_takes_the_place_of_a_closed_stdout(tmp_path):
     """Else what a child of a step prints would be written into it."""
     (tmp_path / "flow.py").write_text(TELLING_OF_STDOUT)
     without_streams(">&-", "run", "flow.py", "--database", f"sqlite:///{tmp_path}/app.db", cwd=tmp_path)
-    assert os.readlink(tmp_path / "seen") == os.devnull
+    assert os.readlink(tmp_path / "seen-1") == os.readlink(tmp_path / "seen-2")
+
+
+PRINTING = """
+import os, subprocess, sys
+from stepfast import Stepfast, step, workflow
+
+def tell(who):
+    print(f"print by {who}")
+    sys.__stdout__.write(f"first stdout of {who}\\n")
+    os.write(1, f"number of {who}\\n".encode())
+    subprocess.run(["echo", f"child of {who}"], check=True)
+
+@step
+def told() -> int:
+    tell("step")
+    return 7
+
+@workflow
+def flow() -> int:
+    return told()
+
+tell("module")
+app = Stepfast(workflows=[flow])
+"""
+WAYS = ("print by", "first stdout of", "number of", "child of")
+IMPORTING = {
+    "run": ("run", "flow.py"),
+    "execute": ("runs", "execute", "RUN", "-o", "json", "--app", "flow.py"),
+    "list": ("workflows", "list", "-o", "json", "--app", "flow.py"),
+    "check": ("workflows", "check", "-o", "json", "--app", "flow.py"),
+    "executors": ("executors", "list", "-o", "json", "--app", "flow.py"),
+    "schema": ("workflows", "schema", "--app", "flow.py"),
+    "doctor": ("doctor", "-o", "json", "--app", "flow.py"),
+}
+
+
+@pytest.fixture
+def printing(tmp_path: Path) -> Path:
+    """A folder with a file that prints in every way, when it is imported and in a step."""
+    (tmp_path / "flow.py").write_text(PRINTING)
+    return tmp_path
+
+
+def printed_by(who: str, text: str) -> list[str]:
+    """In which ways that one is seen to have printed there."""
+    return [way for way in WAYS if f"{way} {who}" in text]
+
+
+@pytest.fixture
+async def waiting_run(printing: Path) -> str:
+    """A run of that file which nobody has executed."""
+
+    @workflow
+    def flow() -> int:
+        return 0
+
+    async with Stepfast(f"sqlite:///{printing}/app.db", workflows=[flow], worker=False) as app:
+        return (await app.start(flow)).id
+
+
+@pytest.mark.parametrize("args", IMPORTING.values(), ids=IMPORTING)
+def test_what_user_code_prints_is_kept_apart_from_the_answer(printing, waiting_run, args):
+    args = tuple(waiting_run if word == "RUN" else word for word in args)
+    done = stepfast(*args, cwd=printing, STEPFAST_DATABASE_URL=f"sqlite:///{printing}/app.db")
+    assert (done.returncode, type(json.loads(done.stdout)) in (dict, int)) == (0, True), done.stderr
+    assert sorted(printed_by("module", done.stderr)) == sorted(WAYS)
+    assert printed_by("step", done.stderr) == (list(WAYS) if args[0] == "run" or "execute" in args else [])
+
+
+def test_what_user_code_prints_would_mix_with_the_answer_if_stdout_were_not_kept(printing):
+    """The broken twin."""
+    command = "import sys; from stepfast.cli import client, main; client.keep_stdout = lambda: None; main.main()"
+    args = [sys.executable, "-c", command, "run", "flow.py"]
+    there = environment(STEPFAST_DATABASE_URL=f"sqlite:///{printing}/app.db")
+    done = subprocess.run(args, cwd=printing, env=there, capture_output=True, text=True, timeout=60)
+    assert [sorted(printed_by(who, done.stdout)) for who in ("module", "step")] == [sorted(WAYS)] * 2
+
+
+def test_a_worker_leaves_stdout_to_user_code(printing, waiting_run):
+    there = {"STEPFAST_DATABASE_URL": f"sqlite:///{printing}/app.db"}
+    done = stepfast("worker", "--app", "flow.py", "--drain", cwd=printing, **there)
+    assert [sorted(printed_by(who, done.stdout)) for who in ("module", "step")] == [sorted(WAYS)] * 2
 
 
 ANY_KEY = f"k=ed25519-public:{'A' * 43}="

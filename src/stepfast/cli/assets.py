@@ -10,6 +10,7 @@ from stepfast.app import Stepfast
 from stepfast.cli.client import Client, with_client
 from stepfast.cli.filters import page_options
 from stepfast.cli.lineage_tree import tree_lines
+from stepfast.cli.output import put
 from stepfast.cli.paging import Listing, print_page
 from stepfast.cli.printing import moment, print_facts, print_json, print_table, say
 from stepfast.cli.shapes import page_object
@@ -58,7 +59,7 @@ def show(client: Client, asset: str) -> None:
     facts = {"metadata": view.metadata or None, "put_at": moment(view.put_at)}
     print_facts({**asset_object(view), **several, **facts})
     if lineage:
-        click.echo()
+        put()
         _print_lineage(lineage)
 
 
@@ -125,7 +126,7 @@ def _follow(client: Client, asset: str | None, direction: Direction, depth: int 
         print_json({**graph._asdict(), "edges": [edge._asdict() for edge in graph.edges]})
         return
     for line in tree_lines(graph):
-        click.echo(line)
+        put(line)
     if graph.is_cut:
         say("There is more: raise --depth or --limit.")
 

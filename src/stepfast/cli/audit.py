@@ -14,6 +14,7 @@ from stepfast.app import Stepfast
 from stepfast.cli.client import Client, with_client
 from stepfast.cli.exits import ERROR
 from stepfast.cli.options import common_options
+from stepfast.cli.output import output, put
 from stepfast.cli.printing import print_facts, print_json, print_table, say
 from stepfast.kernel.auditing import AuditFinding, AuditReport
 from stepfast.kernel.errors import Invalid, StoreUnavailable
@@ -122,8 +123,8 @@ def keygen(output: str, name: str) -> None:
     if output == "json":
         print_json(pair._asdict())
     else:
-        click.echo(f"# For workers, and nobody else:\nSTEPFAST_SEAL_KEYS={pair.private}")
-        click.echo(f"# For whoever verifies:\nSTEPFAST_SEAL_KEYS={pair.public}")
+        put(f"# For workers, and nobody else:\nSTEPFAST_SEAL_KEYS={pair.private}")
+        put(f"# For whoever verifies:\nSTEPFAST_SEAL_KEYS={pair.public}")
 
 
 @click.command()
@@ -153,7 +154,9 @@ def _written(file: str) -> Iterator[IO[str]]:
     if file == STDOUT:
         if sys.__stdout__ is None:
             raise Invalid("There is no stdout to write to. Name a FILE.")
-        yield sys.stdout
+        yield output()
+        # Here, where somebody hears of it if it cannot be written.
+        output().flush()
         return
     try:
         out = Path(file).open("w", encoding="utf-8")  # noqa: SIM115 - closed below; only opening it is explained

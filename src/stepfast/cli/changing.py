@@ -14,6 +14,7 @@ from stepfast.cli.actors import actor_options
 from stepfast.cli.client import Client
 from stepfast.cli.exits import INTERRUPTED, PARTLY_DONE, exit_code_of
 from stepfast.cli.filters import page_options
+from stepfast.cli.output import put
 from stepfast.cli.printing import UNCUT, console, print_json, print_table, say, visible
 from stepfast.kernel.commands import Changed
 from stepfast.kernel.errors import Invalid, StepfastError
@@ -186,12 +187,12 @@ def _change_one(client: Client, action: Action, choice: Choice) -> None:
     if client.is_json:
         print_json({"run_id": changed.run_id, "state": changed.state, "generation": changed.generation})
     elif action.name == "pause" and changed.state is RunState.RUNNING:
-        click.echo(f"Run {changed.run_id} is paused as soon as its steps under way are recorded.")
+        put(f"Run {changed.run_id} is paused as soon as its steps under way are recorded.")
     elif action.name == "discard":
-        click.echo(f"The dead letter of run {changed.run_id} is discarded. The run stays {changed.state}.")
+        put(f"The dead letter of run {changed.run_id} is discarded. The run stays {changed.state}.")
     else:
         generation = f", in generation {changed.generation}" if changed.generation > 1 else ""
-        click.echo(f"Run {changed.run_id} is {changed.state}{generation}.")
+        put(f"Run {changed.run_id} is {changed.state}{generation}.")
 
 
 def _answers(client: Client, app: Stepfast, action: Action, choice: Choice) -> AsyncIterator[BulkAnswer]:
@@ -225,7 +226,7 @@ def _tell(client: Client, action: Action, choice: Choice, tally: Tally) -> None:
         return
     if choice.dry_run:
         for run_id in answer.changed:
-            click.echo(run_id)
+            put(run_id)
     say(_summary(answer, action, choice.dry_run))
     if answer.refused:
         rows = [(refusal.run_id, refusal.error.code, refusal.error) for refusal in answer.refused[:SHOWN_REFUSALS]]

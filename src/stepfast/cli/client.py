@@ -14,6 +14,7 @@ from stepfast.cli.interrupts import heard_once
 from stepfast.cli.loading import load_app
 from stepfast.cli.logs import show_log
 from stepfast.cli.options import common_options
+from stepfast.cli.output import keep_stdout
 from stepfast.interrupting import run_in_order
 from stepfast.kernel.durations import span_ms
 from stepfast.kernel.errors import Invalid, NotFound, WaitTimeout
@@ -45,6 +46,7 @@ class Client:
     ) -> None:
         if all_tenants and tenant is not None:
             raise Invalid(f"--tenant {shown(tenant)} and --all-tenants were given. Speak for one tenant, or for all.")
+        keep_stdout()
         self.settings = _settings(database, app, tenant)
         self.is_json = output == "json"
         self.tenant = None if all_tenants else self.settings.tenant

@@ -14,7 +14,8 @@ import click
 from stepfast.cli.exits import ERROR, INTERRUPTED, UNREAD, exit_code_of
 from stepfast.cli.groups import Entry, LazyGroup
 from stepfast.cli.options import DEBUG
-from stepfast.cli.printing import STDOUT, say, write_whole
+from stepfast.cli.output import write_no_more, write_whole
+from stepfast.cli.printing import say
 from stepfast.kernel.errors import StepfastError
 
 COMMANDS = {
@@ -55,10 +56,10 @@ class CommandLine(LazyGroup):
             ctx.exit(exit_code_of(error))
         except BrokenPipeError:
             # Whoever reads has seen enough, as `head` does.
-            _write_no_more()
+            write_no_more()
             ctx.exit(UNREAD)
         except OSError as error:
-            _write_no_more()
+            write_no_more()
             _show_traceback(ctx, error)
             say(f"The command could not go on: {type(error).__name__}: {error}")
             ctx.exit(ERROR)
@@ -84,13 +85,6 @@ def _bare(option: str) -> str:
 def _show_traceback(ctx: click.Context, error: Exception) -> None:
     if DEBUG in ctx.meta or os.environ.get("STEPFAST_LOG", "").startswith("debug"):
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
-
-
-def _write_no_more() -> None:
-    """What is left in buffers cannot be written either, and must not be tried again at the end of the process."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, STDOUT)
-    os.close(nowhere)
 
 
 @click.group(

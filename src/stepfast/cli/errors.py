@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import click
-
 import stepfast
+from stepfast.cli.output import put
 from stepfast.cli.printing import say, shortened, visible
 from stepfast.cli.shapes import error_line_of, parsed
 from stepfast.kernel.states import RunState
@@ -60,9 +59,9 @@ def print_errors(errors: Sequence[ShownError]) -> None:
     """Each error in one line, those that it came from below it, and then their tracebacks."""
     cut = Cut()
     for error in cut.first(errors, SHOWN_ERRORS):
-        click.echo()
+        put()
         for line in _lines(error, cut):
-            click.echo(visible(line))
+            put(visible(line))
     if cut.has_cut:
         say("Of the errors only a part is shown; `-o json` has all.")
 

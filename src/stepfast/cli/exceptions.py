@@ -12,6 +12,7 @@ from stepfast.cli.actors import actor_options
 from stepfast.cli.client import Client, with_client
 from stepfast.cli.filters import moment_of, page_options
 from stepfast.cli.naming import item_named
+from stepfast.cli.output import put
 from stepfast.cli.paging import Listing, print_page
 from stepfast.cli.printing import moment, print_facts, print_json, print_table, say, shortened, visible
 from stepfast.cli.shapes import object_of, page_object
@@ -180,7 +181,7 @@ def print_groups(client: Client, found: list[GroupView]) -> None:
 def print_comments(comments: tuple[CommentView, ...]) -> None:
     """What people have said, under the facts."""
     if comments:
-        click.echo()
+        put()
         print_table(("at", "by", "comment"), [(moment(each.at), each.actor, each.text) for each in comments])
 
 
@@ -200,7 +201,7 @@ def _change(
     if client.is_json:
         print_json({"id": item_id, "run_id": changed.run_id, "state": changed.state})
     else:
-        click.echo(visible(f"Exception item {item_id} {done}."))
+        put(visible(f"Exception item {item_id} {done}."))
 
 
 def _row(item: ItemView) -> tuple[object, ...]:

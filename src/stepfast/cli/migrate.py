@@ -10,6 +10,7 @@ import click
 
 from stepfast.cli.client import Client
 from stepfast.cli.options import common_options, roles
+from stepfast.cli.output import put
 from stepfast.engine.clock import SystemClock
 from stepfast.kernel.errors import Invalid
 from stepfast.stores.grants import Grant, RoleKind
@@ -40,13 +41,13 @@ def migrate(
     applied = asyncio.run(bring_up_to_date(url, grants))
     where = without_password(url)
     if output == "json":
-        click.echo(json.dumps({"database": where, "applied": applied, "granted": [role for role, _ in grants]}))
+        put(json.dumps({"database": where, "applied": applied, "granted": [role for role, _ in grants]}))
     else:
-        click.echo(_told(where, applied, grants))
+        put(_told(where, applied, grants))
 
 
 def _print_sql(script: str, is_json: bool) -> None:
-    click.echo(json.dumps({"sql": script}) if is_json else script, nl=is_json)
+    put(json.dumps({"sql": script}) if is_json else script, end="\n" if is_json else "")
 
 
 def _grants(engines: tuple[str, ...], readers: tuple[str, ...]) -> list[Grant]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import select
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -12,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stepfast.cli.output import output, put
 from stepfast.kernel.durations import clock_parts
 
 if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
     from rich.console import Console
     from rich.table import Table
-
-STDOUT = 1
 
 # Wide enough for any row: ids must stay whole, and a terminal breaks long lines by itself.
 UNCUT = 100_000
@@ -45,7 +41,7 @@ _STYLES = {
 
 def print_json(value: object) -> None:
     """One JSON value on stdout: on one line for programs, indented on a terminal."""
-    click.echo(json.dumps(value, indent=2 if sys.stdout.isatty() else None))
+    put(json.dumps(value, indent=2 if output().isatty() else None))
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], to: Console | None = None) -> None:
@@ -83,34 +79,8 @@ def console(stderr: bool = False, width: int | None = None) -> Console:
     """A console that takes no text for markup; without a width it is as wide as the terminal."""
     from rich.console import Console
 
-    stream = sys.stderr if stderr else sys.stdout
+    stream = sys.stderr if stderr else output()
     return Console(file=stream, width=width, markup=False, emoji=False, highlight=False)
-
-
-class _Unheld(io.BufferedWriter):
-    """Keeps nothing back, and writes all that it is given or raises."""
-
-    def write(self, content: ReadableBuffer, /) -> int:
-        written = super().write(content)
-        self.flush()
-        return written
-
-
-def write_whole() -> None:
-    """Have long texts written to their end where PYTHONUNBUFFERED is set: Python alone drops what a pipe did not take
-    at once, and whoever reads no further would not be noticed."""
-    stdout = sys.stdout
-    if isinstance(stdout, io.TextIOWrapper) and isinstance(stdout.buffer, io.RawIOBase):
-        raw = io.FileIO(stdout.fileno(), "w", closefd=False)
-        sys.stdout = io.TextIOWrapper(_Unheld(raw), stdout.encoding, stdout.errors, write_through=True)
-
-
-def refuse_unread() -> None:
-    """Raise what a write would where whoever read what is printed has gone: there may be nothing to print for long."""
-    stdout = select.poll()
-    stdout.register(STDOUT, 0)
-    if any(happened & select.POLLERR for _, happened in stdout.poll(0)):
-        raise BrokenPipeError
 
 
 def say(text: str) -> None:

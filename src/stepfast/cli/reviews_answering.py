@@ -14,6 +14,7 @@ from stepfast.cli.actors import actor_options
 from stepfast.cli.arguments import json_of
 from stepfast.cli.client import Client, with_client
 from stepfast.cli.naming import review_named
+from stepfast.cli.output import put
 from stepfast.cli.printing import print_json, visible
 from stepfast.kernel.commands import Changed
 from stepfast.kernel.errors import Invalid, StepfastError
@@ -60,7 +61,7 @@ def decide(client: Client, review: str, verdict: str, value: str | None, asked_b
         names = ("review_id", "run_id", "state", "verdict", "actor", "assignee", "role")
         print_json({name: getattr(found, name) for name in names})
     else:
-        click.echo(visible(_outcome(found)))
+        put(visible(_outcome(found)))
 
 
 @click.command()
@@ -107,7 +108,7 @@ def print_counted(client: Client, what: str, run: RunView | Changed) -> None:
     if client.is_json:
         print_json({"run_id": run.run_id, "state": run.state, "generation": run.generation})
     else:
-        click.echo(f"{what}. Run {run.run_id} is {run.state}.")
+        put(f"{what}. Run {run.run_id} is {run.state}.")
 
 
 def _spoken(said: tuple[str, ...]) -> tuple[str, str | None]:

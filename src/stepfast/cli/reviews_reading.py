@@ -15,6 +15,7 @@ from stepfast.cli.client import Client, with_client
 from stepfast.cli.exits import ERROR
 from stepfast.cli.filters import moment_of, page_options
 from stepfast.cli.naming import review_named
+from stepfast.cli.output import put
 from stepfast.cli.paging import Listing, print_page
 from stepfast.cli.printing import moment, print_facts, print_json, print_table, say, shortened, took, visible
 from stepfast.kernel.review_views import EndlessReview, ReviewView
@@ -154,9 +155,9 @@ def _facts(review: Review) -> dict[str, object]:
 
 
 def _print_value(name: str, value: object) -> None:
-    click.echo(f"\n{name}:")
+    put(f"\n{name}:")
     for line in json.dumps(value, indent=2, ensure_ascii=False).splitlines():
-        click.echo(visible(line))
+        put(visible(line))
 
 
 def _print_said(review: Review) -> None:
@@ -170,7 +171,7 @@ def _print_said(review: Review) -> None:
 
 def _print_rows(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     if rows:
-        click.echo()
+        put()
         print_table(head, rows)
 
 

@@ -14,6 +14,7 @@ from stepfast.cli.arguments import json_of
 from stepfast.cli.changing import Action, Choice, change, choice_options, named_options
 from stepfast.cli.client import Client, with_client
 from stepfast.cli.filters import COMMAND_FILTERS, command_filters
+from stepfast.cli.output import put
 from stepfast.cli.printing import print_json, visible
 from stepfast.kernel.commands import Changed
 from stepfast.kernel.errors import Invalid
@@ -129,7 +130,7 @@ def skip(
     if client.is_json:
         print_json({"run_id": changed.run_id, "state": changed.state, "generation": changed.generation})
     else:
-        click.echo(f"Step {visible(step)} of run {changed.run_id} is skipped; the run is {changed.state}.")
+        put(f"Step {visible(step)} of run {changed.run_id} is skipped; the run is {changed.state}.")
 
 
 def _change(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -14,6 +13,7 @@ import click
 from stepfast.app import Stepfast
 from stepfast.cli.client import Client, with_client
 from stepfast.cli.filters import page_options, run_filters
+from stepfast.cli.output import output
 from stepfast.cli.paging import Listing, print_page
 from stepfast.cli.printing import console, moment, print_table, table_of, took
 from stepfast.cli.shapes import run_object
@@ -65,7 +65,7 @@ def _watch(client: Client, read: Read, limit: int) -> None:
 def _page(client: Client) -> Iterator[Callable[[Sequence[RunView]], None]]:
     """What shows a page in the place of the one before; elsewhere than on a terminal, below it."""
     row = partial(_row, with_tenant=client.tenant is None)
-    if not sys.stdout.isatty():
+    if not output().isatty():
         # Live would keep every page back but the last, and leave that one without an end of its line.
         yield lambda views: print_table(_head(client), map(row, views))
         return

@@ -12,6 +12,7 @@ import click
 from stepfast.app import Stepfast
 from stepfast.cli.client import CLIENT_OPTIONS, Client, with_client
 from stepfast.cli.options import common_options
+from stepfast.cli.output import put
 from stepfast.cli.printing import moment, print_facts, print_json, print_table, say, shortened
 from stepfast.cli.shapes import error_line
 from stepfast.kernel.numbers import written
@@ -82,7 +83,7 @@ def reconstruct(client: Client, output: str, run: str, tz: str) -> None:
             run_id = (await client.find(app, run)).run_id
             return await app.audit.report(run_id, output, tz=tz, tenant=client.tenant)
 
-        click.echo(client.perform(write))
+        put(client.perform(write))
         return
 
     async def read(app: Stepfast) -> Reconstruction:
@@ -150,7 +151,7 @@ def _print_steps(state: Rebuilt, records: dict[str, StepView]) -> None:
         return
     if len(steps) > SHOWN_STEPS:
         say(f"The last {SHOWN_STEPS} of {len(steps):,} steps; `-o json` has all.")
-    click.echo()
+    put()
     head = ("step", "state", "attempt", "generation", "began", "ended", "value or error")
     print_table(head, [_row(step, records.get(step.address)) for step in steps[-SHOWN_STEPS:]])
 

@@ -12,13 +12,13 @@ from stepfast.cli.client import Client, with_client
 from stepfast.cli.errors import errors_of, print_errors
 from stepfast.cli.filters import page_options
 from stepfast.cli.following import follow
+from stepfast.cli.output import put, refuse_unread
 from stepfast.cli.paging import Listing, numeric_cursor, print_page
 from stepfast.cli.printing import (
     moment,
     print_facts,
     print_json,
     print_table,
-    refuse_unread,
     say,
     shortened,
     took,
@@ -53,13 +53,13 @@ def show(client: Client, run: str) -> None:
         return
     print_facts(_facts(view))
     if steps:
-        click.echo()
+        put()
         _print_steps(steps, is_over=view.state in ENDED)
     if artifacts:
-        click.echo()
+        put()
         print_table(("artifact", "step", "type", "bytes", "saved"), map(_artifact_row, artifacts))
     if noted:
-        click.echo()
+        put()
         print_table(("annotation", "value", "scope", "step", "actor"), map(_annotation_row, noted[-SHOWN_ANNOTATIONS:]))
     print_errors(errors_of(view, steps))
 
@@ -100,7 +100,7 @@ def watch(client: Client, run: str, after: int) -> None:
     async def stream(app: Stepfast) -> RunState:
         handle = await client.handle(app, run)
         async for event in follow(handle, after, refuse_unread):
-            click.echo(json.dumps(event_object(event)) if client.is_json else event_line(event))
+            put(json.dumps(event_object(event)) if client.is_json else event_line(event))
         return (await handle.info()).state
 
     say(f"The run is {client.perform(stream)}.")
@@ -121,7 +121,7 @@ def why(client: Client, run: str) -> None:
         return
     # Line by line: what people wrote, a reason or a name, must not pass for a reason of its own by an end of line.
     for line in answer.lines:
-        click.echo(visible(line))
+        put(visible(line))
 
 
 def event_line(event: EventView) -> str:

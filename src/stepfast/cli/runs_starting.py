@@ -12,6 +12,7 @@ from stepfast.cli.arguments import arguments_of, json_of
 from stepfast.cli.awaiting import result_of
 from stepfast.cli.client import Client, with_client
 from stepfast.cli.options import span
+from stepfast.cli.output import put
 from stepfast.cli.printing import print_json, say
 from stepfast.cli.progress import shown_while
 from stepfast.cli.shapes import error_line, run_object
@@ -69,7 +70,7 @@ def start(
     elif client.is_json:
         print_json({"run_id": run_id})
     else:
-        click.echo(run_id)
+        put(run_id)
 
 
 @click.command()

@@ -9,6 +9,7 @@ import click
 from stepfast.app import Stepfast
 from stepfast.cli.actors import actor_options
 from stepfast.cli.client import Client, with_client
+from stepfast.cli.output import put
 from stepfast.cli.printing import moment, print_facts, print_json, print_table, say
 from stepfast.cli.shapes import page_object
 from stepfast.kernel.sinks import HeldBack, SinkLetterView, SinkView
@@ -47,10 +48,10 @@ def show(client: Client, sink: str) -> None:
         return
     print_facts({**view._asdict(), "due_at": moment(view.due_at) if view.due_at else None})
     if held:
-        click.echo()
+        put()
         print_table(("held run", "from event", "tries", "next", "error"), [*map(_held_row, held)])
     if letters:
-        click.echo()
+        put()
         print_table(("position", "run", "event", "tries", "error", "recorded"), [*map(_row, letters)])
 
 

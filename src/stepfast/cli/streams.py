@@ -24,4 +24,5 @@ def _nowhere(number: int, mode: str) -> IO[str]:
     # whatever a child or a library prints would be written there.
     descriptor = os.open(os.devnull, os.O_RDWR)
     os.set_inheritable(descriptor, descriptor == number)
-    return os.fdopen(descriptor, mode, encoding="utf-8")
+    # The number stays taken when somebody else is put in the place of the stream.
+    return open(descriptor, mode, encoding="utf-8", closefd=False)

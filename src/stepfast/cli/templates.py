@@ -12,6 +12,7 @@ import click
 from stepfast.cli.exits import ERROR
 from stepfast.cli.loading import find_app
 from stepfast.cli.options import common_options
+from stepfast.cli.output import keep_stdout, put
 from stepfast.cli.printing import print_json, print_table, say
 from stepfast.executors import Executors
 from stepfast.kernel.texts import counted
@@ -65,7 +66,7 @@ def schema(app: str | None) -> None:
 
     executors = _executors(app)
     made = shipped_schema() if executors is None else composed_schema(executors.list())
-    click.echo(schema_text(made), nl=False)
+    put(schema_text(made), end="")
 
 
 @click.command()
@@ -79,7 +80,7 @@ def plan(file: str, as_mermaid: bool, app: str | None, output: str) -> None:
     """
     template = _loaded(file, _executors(app))
     if as_mermaid:
-        click.echo(mermaid(template.plan), nl=False)
+        put(mermaid(template.plan), end="")
     elif output == "json":
         print_json(describe(template.plan))
     else:
@@ -88,6 +89,7 @@ def plan(file: str, as_mermaid: bool, app: str | None, output: str) -> None:
 
 
 def _executors(app: str | None) -> Executors | None:
+    keep_stdout()
     given = {} if app is None else {"STEPFAST_APP": Found(app, "--app")}
     found = find_app(read_settings(given))
     return None if found is None else found.executors

@@ -9,6 +9,7 @@ import click
 
 from stepfast.app import Stepfast
 from stepfast.cli.client import Client, with_client
+from stepfast.cli.output import put
 from stepfast.cli.printing import moment, print_facts, print_json, print_table, say
 from stepfast.cli.serving import living_workers
 from stepfast.cli.shapes import page_object, parsed
@@ -60,7 +61,7 @@ def show(client: Client, name: str, version: int | None, is_drawn: bool) -> None
 
     view, plan, workers = client.perform(read, takes_app=True)
     if is_drawn:
-        click.echo(mermaid(_drawable(view, plan)))
+        put(mermaid(_drawable(view, plan)))
         return
     shown = {**_object(view, workers), "tenant": view.tenant, "registered_at": view.registered_at, "actor": view.actor}
     if client.is_json:
@@ -69,7 +70,7 @@ def show(client: Client, name: str, version: int | None, is_drawn: bool) -> None
     told_at = None if view.registered_at is None else moment(view.registered_at)
     print_facts({**shown, "sources": ", ".join(view.sources), "registered_at": told_at, "in_app": None})
     if view.content is not None:
-        click.echo()
+        put()
         print_json(parsed(view.content))
 
 
