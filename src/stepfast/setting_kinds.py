@@ -15,7 +15,8 @@ from stepfast.signing import KEYS_ALLOWED as SEAL_KEYS_ALLOWED
 from stepfast.signing import read_seal_keys
 from stepfast.stores.blobs.urls import FORMS as BLOB_FORMS
 from stepfast.stores.blobs.urls import check_blobs
-from stepfast.stores.urls import FORMS, POSTGRES_FORM, check_database, database_in, is_postgres, without_password
+from stepfast.stores.postgres_urls import POSTGRES_FORM, check_address, without_password
+from stepfast.stores.urls import FORMS, check_database, database_in, is_postgres
 from stepfast.tokens import KEYS_ALLOWED, read_keys
 from stepfast.worker.settings import BOUNDS
 from stepfast.workflows.executors.allowed import read_modules, read_names, read_networks, read_variables
@@ -95,6 +96,7 @@ def _read_database(text: str) -> str:
 def _read_direct(text: str) -> str:
     if not is_postgres(_read_text(text)):
         raise ValueError
+    check_address(text)
     return text
 
 

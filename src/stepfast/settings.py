@@ -45,6 +45,7 @@ from stepfast.setting_kinds import (
     span,
 )
 from stepfast.signing import SealKeys
+from stepfast.stores.postgres_urls import WrongAddress
 from stepfast.tokens import KeyRing
 from stepfast.worker.settings import WorkerSettings
 from stepfast.workflows.executors.allowed import Allowed
@@ -383,6 +384,8 @@ class _Values:
         self.found[setting.name] = found
         try:
             self._values[setting.name] = _read(setting, found)
+        except WrongAddress as wrong:
+            self.faults.append(f"{_misfit(setting, found)} {wrong}")
         except (ValueError, Invalid):
             self.faults.append(_misfit(setting, found))
 

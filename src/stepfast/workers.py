@@ -15,7 +15,7 @@ from stepfast.kernel.durations import Duration, span_ms
 from stepfast.kernel.errors import Invalid, StepfastError, WorkerNotFound
 from stepfast.kernel.texts import shown
 from stepfast.log import Log
-from stepfast.stores.urls import without_password
+from stepfast.stores.postgres_urls import without_password
 
 if TYPE_CHECKING:
     from stepfast.kernel.ids import RunId

@@ -14,8 +14,8 @@ from stepfast.cli.client import Client, with_client
 from stepfast.cli.migrate import bring_up_to_date
 from stepfast.cli.printing import print_facts, print_json, say
 from stepfast.stores.health import examine
+from stepfast.stores.postgres_urls import without_password
 from stepfast.stores.scratch import scratch_beside
-from stepfast.stores.urls import without_password
 from stepfast.worker.settings import WorkerSettings
 
 TENANT = "stepfast-bench"

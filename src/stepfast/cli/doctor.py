@@ -15,7 +15,7 @@ from stepfast.cli.exits import ERROR
 from stepfast.cli.printing import print_json, print_table
 from stepfast.kernel.errors import StepfastError
 from stepfast.stores.health import examine
-from stepfast.stores.urls import without_password
+from stepfast.stores.postgres_urls import without_password
 
 # Of a database that can be opened; each is asked on its own, so that one that fails hides no other.
 INSIDE: dict[str, Callable[[Stepfast], Awaitable[Check]]] = {

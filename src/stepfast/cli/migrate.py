@@ -14,7 +14,8 @@ from stepfast.cli.output import put
 from stepfast.engine.clock import SystemClock
 from stepfast.kernel.errors import Invalid
 from stepfast.stores.grants import Grant, RoleKind
-from stepfast.stores.urls import grant, grant_sql, migration_sql, store_for, without_password
+from stepfast.stores.postgres_urls import without_password
+from stepfast.stores.urls import grant, grant_sql, migration_sql, store_for
 
 
 @click.command()

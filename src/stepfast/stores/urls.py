@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
 from stepfast.kernel.errors import Invalid, StoreUnusable
 from stepfast.stores.grants import Grant
+from stepfast.stores.postgres_urls import POSTGRES, POSTGRES_FORM, check_address, without_password
 
 if TYPE_CHECKING:
     from stepfast.kernel.ports import Clock, Store
 
-POSTGRES_FORM = "postgresql://user@host/database"
 FORMS = f"sqlite:///file.db (relative), sqlite:////folder/file.db (absolute) or {POSTGRES_FORM}"
-POSTGRES = ("postgresql", "postgres")
-
-_PASSWORD = re.compile(r"(?<=password=)('[^']*'|[^\s&]+)|(?<=:)[^/:@\s][^:@\s]*(?=@)")
 
 
 def store_for(url: str, clock: Clock, direct_url: str | None = None) -> Store:
@@ -39,11 +34,11 @@ def _sqlite(url: str, clock: Clock) -> Store:
 
 
 def is_sqlite(url: str) -> bool:
-    return urlsplit(url).scheme == "sqlite"
+    return url.lower().startswith("sqlite:")
 
 
 def is_postgres(url: str) -> bool:
-    return urlsplit(url).scheme in POSTGRES
+    return url.lower().startswith(tuple(f"{scheme}://" for scheme in POSTGRES))
 
 
 def sqlite_path(url: str) -> Path:
@@ -79,6 +74,8 @@ def check_database(url: str) -> None:
         sqlite_path(url)
     elif not is_postgres(url):
         raise _not_understood(url)
+    else:
+        check_address(url)
 
 
 def check_exists(url: str) -> None:
@@ -101,6 +98,7 @@ def check_postgres(url: str) -> None:
     """Refuse what is no PostgreSQL URL, or cannot be used without its driver."""
     if not is_postgres(url):
         raise _not_understood(url)
+    check_address(url)
     if importlib.util.find_spec("asyncpg") is None:
         raise Invalid("A PostgreSQL URL needs the package asyncpg: pip install 'stepfast[postgres]'.")
 
@@ -111,28 +109,20 @@ def _postgres(url: str, direct_url: str | None) -> Store:
         # It would be tried again and again, and no hint be heard, without a word.
         shown = without_password(direct_url)
         raise Invalid(f"STEPFAST_DATABASE_DIRECT_URL is {shown!r}; write {POSTGRES_FORM}.")
+    if direct_url is not None:
+        check_address(direct_url)
     from stepfast.stores.postgres.store import PostgresStore
 
     return PostgresStore(url, direct_url=direct_url)
 
 
-def without_password(url: str) -> str:
-    """A database URL that may be shown; also what is none, as the words that libpq takes, may have a password."""
-    # What cannot be taken apart, as half of an IPv6 address, is shown by the pattern alone.
-    with suppress(ValueError):
-        parts = urlsplit(url)
-        if parts.password is not None:
-            url = parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":***@")).geturl()
-    return _PASSWORD.sub("***", url)
-
-
 def migration_sql(url: str) -> str:
     """Every migration of the store that a URL names, as one script."""
-    if urlsplit(url).scheme == "sqlite":
+    if is_sqlite(url):
         from stepfast.stores.sqlite import migrate
 
         return migrate.migration_sql()
-    if urlsplit(url).scheme in POSTGRES:
+    if is_postgres(url):
         from stepfast.stores.postgres import schema
 
         return schema.migration_sql()

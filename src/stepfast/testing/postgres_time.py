@@ -6,7 +6,8 @@ import asyncio
 from typing import Any
 
 from stepfast.kernel.errors import Invalid
-from stepfast.stores.urls import store_for, without_password
+from stepfast.stores.postgres_urls import without_password
+from stepfast.stores.urls import store_for
 from stepfast.testing.clock import VirtualClock
 
 ALIVE = "select exists (select 1 from stepfast.worker where dead_at is null)"

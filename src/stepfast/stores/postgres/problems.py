@@ -49,6 +49,9 @@ _AT_THE_DOOR = {
     "57P03": "is starting up or shutting down. Try again in a moment.",
 }
 
+# An option that no server has, or that has no such value, or that nobody may set for a session.
+_WRONG_OPTIONS = frozenset({"22023", "42602", "42704", "55P02"})
+_CORRECT_OPTIONS = "Correct the options behind the ? of the database URL, or leave them out."
 
 # How the database quotes what people gave, in messages of its own functions.
 _JSON_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
@@ -97,6 +100,10 @@ def explained(where: str, problem: BaseException) -> StepfastError:
 
 def explained_at_the_door(where: str, problem: BaseException) -> StepfastError:
     """The error of the kernel for a connection that could not be made."""
+    if sqlstate(problem) in _WRONG_OPTIONS:
+        return Invalid(f"{where} does not take what it is asked for ({_said(problem)}). {_CORRECT_OPTIONS}")
+    if _is_of_the_url(problem):
+        return Invalid(f"{where} cannot be asked for like that ({_said(problem)}). {_CORRECT_OPTIONS}")
     advice = _AT_THE_DOOR.get(sqlstate(problem))
     if advice is not None:
         return StoreUnavailable(f"{where} {advice}")
@@ -104,6 +111,11 @@ def explained_at_the_door(where: str, problem: BaseException) -> StepfastError:
         f"{where} cannot be reached ({_said(problem)}). Check that the server is up, and host and port in the "
         "database URL."
     )
+
+
+def _is_of_the_url(problem: BaseException) -> bool:
+    """Whether the driver did not come to ask anybody; a certificate that is refused is both of these."""
+    return isinstance(problem, ValueError | OverflowError) and not isinstance(problem, OSError)
 
 
 def breaks_the_connection(problem: BaseException) -> bool:

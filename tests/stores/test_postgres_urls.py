@@ -1,0 +1,107 @@
+"""PostgreSQL URLs: which are wrong by themselves, and that none is ever shown with its password."""
+
+from __future__ import annotations
+
+import pytest
+
+from stepfast.kernel.errors import Invalid
+from stepfast.settings import Found, read_settings
+from stepfast.stores.postgres.store import PostgresStore
+from stepfast.stores.postgres_urls import WrongAddress, check_address, without_password
+
+GOOD = (
+    "postgresql://host/db",
+    "postgres://me@host",
+    "postgresql:///db?host=/var/run/socket",
+    "postgresql://%2Fvar%2Frun:5432/db",
+    "postgresql://me:s%40cr%2Fet@host:5432/db",
+    "postgresql://one:5432,two:5433/db?target_session_attrs=primary",
+    "postgresql://me:secret@[::1]:5432,host/db",
+    "postgresql:///db?host=one,two&port=1,2",
+    "postgresql://host/db?user=me@cloud&password=a@b",
+    "postgresql://host/db?application_name=a%20shop&search_path=",
+)
+# Each with the word that says what is wrong.
+WRONG = {
+    "postgresql://me:sec/ret@host/db": "@",
+    "postgresql://me:sec@ret@host/db": "@",
+    "postgresql://me:12/ret@host/db": "@",
+    "postgresql://me:sec@r/et@host/db": "@",
+    "postgresql://me:12?sec=ret@host/db": "@",
+    "postgresql://me:sec@r?et@host/db": "?",
+    "postgresql://me:sec?ret@host/db": "?",
+    "postgresql://me:sec#ret@host/db": "#",
+    "postgresql://me:sec[ret@host/db": "apart",
+    "postgresql://me:secret@[::1/db": "apart",
+    "postgresql://me:sec%ret@host/db": "%",
+    "postgresql://me:secret%@host/db": "%",
+    "postgresql://me:sec%00ret@host/db": "%",
+    "postgresql://me:sec%ffret@host/db": "apart",
+    "postgresql://me:secret@host/d%b": "%",
+    "postgresql://me:secret@host:0/db": "port",
+    "postgresql://me:secret@host:99999/db": "port",
+    "postgresql://me:secret@host:5432x/db": "port",
+    "postgresql://me:secret@one:1,two:b/db": "port",
+    "postgresql://me:secret@one,,two/db": "host",
+    "postgresql://me:secret@host/db?port=many": "port",
+    "postgresql://me:secret": "port",
+    "postgresql://host/db?sslmode": "?",
+    "postgresql://host/db?user=me&password=sec&ret": "?",
+}
+
+
+@pytest.mark.parametrize("url", GOOD)
+def test_a_url_that_says_clearly_what_it_means_is_taken(url):
+    check_address(url)
+
+
+@pytest.mark.parametrize(("url", "word"), WRONG.items(), ids=WRONG)
+def test_a_wrong_url_is_refused_with_its_fault_and_what_to_write(url, word):
+    with pytest.raises(WrongAddress, match="write @ as %40") as refused:
+        check_address(url)
+    fault = str(refused.value).partition(" In a user")[0]
+    assert (word in fault, "ret" in fault) == (True, False)
+
+
+@pytest.mark.parametrize("url", WRONG)
+@pytest.mark.parametrize("name", ["STEPFAST_DATABASE_URL", "STEPFAST_DATABASE_DIRECT_URL"])
+def test_a_wrong_url_is_a_setting_that_does_not_fit_and_is_shown_without_its_password(name, url):
+    with pytest.raises(Invalid, match=f"^{name} is '.*'; allowed is .* As a database URL it is wrong: ") as refused:
+        read_settings({name: Found(url, name)})
+    shown = str(refused.value).partition("allowed")[0]
+    assert [part for part in ("sec", "ret", "12") if part in shown] == []
+
+
+SHOWN = {
+    "postgresql://me:secret@host/db": "postgresql://me:***@host/db",
+    "postgresql://me@host/db?password=sec/ret&sslmode=require": "postgresql://me@host/db?password=***&sslmode=require",
+    "postgresql://host:5432/db?user=me@cloud": "postgresql://host:5432/db?user=me@cloud",
+    "postgresql://me:a:b@host/db": "postgresql://me:***@host/db",
+    "postgresql://host:99999/db": "postgresql://host:99999/db",
+    "host=db password='a b' user=me": "host=db password=*** user=me",
+    "host=db password = secret": "host=db password = ***",
+    "me:secret@host:5432/db": "me:***@host:5432/db",
+    "mysql://me:sec/r@et@host/db": "mysql://me:***@host/db",
+    "sqlite:///folder/a.db": "sqlite:///folder/a.db",
+}
+
+
+@pytest.mark.parametrize(("url", "shown"), SHOWN.items(), ids=SHOWN)
+def test_a_url_is_shown_without_its_password(url, shown):
+    assert without_password(url) == shown
+
+
+OPTIONS = {
+    "that no server has": ("nonsense=1", 'unrecognized configuration parameter "nonsense"'),
+    "that has no such value": ("statement_timeout=soon", "statement_timeout"),
+    "that no session may set": ("max_connections=5", "max_connections"),
+    "that the driver does not know like that": ("sslmode=maybe", "sslmode"),
+}
+
+
+@pytest.mark.parametrize(("option", "named"), OPTIONS.values(), ids=OPTIONS)
+async def test_an_option_in_the_url_that_cannot_be_is_a_mistake_and_no_outage(postgres_url, option, named):
+    store = PostgresStore(f"{postgres_url}{'&' if '?' in postgres_url else '?'}{option}")
+    with pytest.raises(Invalid, match="Correct the options behind the") as refused:
+        await store.open()
+    assert named in str(refused.value)
