@@ -665,7 +665,8 @@ def cli_page() -> str:
         "is seconds. In square brackets: the setting that stands in for an option, and the default.",
         *_commands(cli, click.Context(cli, info_name="stepfast", **cli.context_settings)),
         "Exit codes: 0 done, 1 an error (`code: message` on stderr), 2 a mistake in options or settings, 3 not found, "
-        "4 refused by the state, 5 done for some runs and not for others, 124 timed out, 130 stopped by Ctrl-C.",
+        "4 refused by the state, 5 done for some runs and not for others, 124 timed out, 130 stopped by Ctrl-C, "
+        "143 by SIGTERM.",
     )
 
 

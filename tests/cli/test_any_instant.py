@@ -62,7 +62,7 @@ async def test_a_command_that_executes_a_run_gives_it_back_although_its_thread_g
             command = stack.enter_context(running(*words, STEPFAST_GRACE="0s"))
         await pipes.hear("begun")
         command.process.send_signal(number)
-        assert await command.ends() == 130
+        assert await command.ends() == 128 + number
     async with app_on(database, [hanging_in_a_thread], worker=False) as client:
         (run,) = await client.runs()
         assert (run.worker_id, run.crashes) == (None, 0)

@@ -12,10 +12,11 @@ from stepfast.app import Stepfast
 from stepfast.bulk import BulkAnswer, Refusal, together
 from stepfast.cli.actors import actor_options
 from stepfast.cli.client import Client
-from stepfast.cli.exits import INTERRUPTED, PARTLY_DONE, exit_code_of
+from stepfast.cli.exits import PARTLY_DONE, exit_code_of
 from stepfast.cli.filters import page_options
 from stepfast.cli.output import put
 from stepfast.cli.printing import UNCUT, console, print_json, print_table, say, visible
+from stepfast.cli.signals import INTERRUPTION
 from stepfast.kernel.commands import Changed
 from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.kernel.ids import RunId
@@ -167,7 +168,7 @@ class Tally:
             raise error
         if error is not None:
             say(f"{error.code}: {error}")
-        self._code = INTERRUPTED if error is None else PARTLY_DONE
+        self._code = INTERRUPTION.exit_code if error is None else PARTLY_DONE
 
     @property
     def exit_code(self) -> int:

@@ -11,11 +11,12 @@ from typing import Any
 
 import click
 
-from stepfast.cli.exits import ERROR, INTERRUPTED, UNREAD, exit_code_of
+from stepfast.cli.exits import ERROR, UNREAD, exit_code_of
 from stepfast.cli.groups import Entry, LazyGroup
 from stepfast.cli.options import DEBUG
 from stepfast.cli.output import write_no_more, write_whole
 from stepfast.cli.printing import say
+from stepfast.cli.signals import INTERRUPTION
 from stepfast.kernel.errors import StepfastError
 
 COMMANDS = {
@@ -64,12 +65,12 @@ class CommandLine(LazyGroup):
             say(f"The command could not go on: {type(error).__name__}: {error}")
             ctx.exit(ERROR)
         except KeyboardInterrupt:
-            ctx.exit(INTERRUPTED)
+            ctx.exit(INTERRUPTION.exit_code)
         except click.Abort as abort:
             # A question that is answered by Ctrl-C ends so too; click keeps what it was in the context.
             if not isinstance(abort.__context__, KeyboardInterrupt):
                 raise
-            ctx.exit(INTERRUPTED)
+            ctx.exit(INTERRUPTION.exit_code)
 
 
 def _with_near_names(error: click.NoSuchOption) -> click.NoSuchOption:

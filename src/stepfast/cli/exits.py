@@ -29,9 +29,7 @@ NOT_FOUND = 3
 REFUSED = 4
 PARTLY_DONE = 5
 TIMED_OUT = 124
-# Ended by Ctrl-C, as a shell would say it.
-INTERRUPTED = 130
-# Nobody reads the rest of the output, as behind `| head -1`; the same way of saying it.
+# Nobody reads the rest of the output, as behind `| head -1`; as a shell would say it.
 UNREAD = 141
 # A worker process that has done its number of runs, or grown too large, asks its supervisor for a fresh one.
 REPLACE_ME = 75

@@ -75,6 +75,20 @@ def stay_deaf() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
+class Interruption:
+    """What has interrupted a command: Ctrl-C, unless it was SIGTERM that was taken for it."""
+
+    number: int = signal.SIGINT
+
+    @property
+    def exit_code(self) -> int:
+        """How a shell would say it."""
+        return 128 + self.number
+
+
+INTERRUPTION = Interruption()
+
+
 def take_sigterm_for_ctrl_c() -> None:
     """What executes a run here and now gives it back on SIGTERM too; nothing waits for its lease to run out."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -84,6 +98,7 @@ def take_sigterm_for_ctrl_c() -> None:
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         if asking.is_first() or asking.is_meant(number):
+            INTERRUPTION.number = number
             signal.raise_signal(signal.SIGINT)
 
     signal.signal(signal.SIGTERM, interrupt)
