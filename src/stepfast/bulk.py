@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from stepfast.control import Asked
+from stepfast.errands import begin_errand
 from stepfast.kernel.commands import Changed
 from stepfast.kernel.errors import IllegalMove, StepfastError
 from stepfast.kernel.ids import RunId
@@ -154,16 +156,31 @@ async def _filled(
 async def change_pages(
     parts: Parts, pages: Pages, command: Asked, *, before: RunId | None, limit: int | None
 ) -> AsyncIterator[BulkAnswer]:
-    """Carry a command out page by page, and answer for each page once it is done."""
+    """Carry a command out page by page, and answer for each page once it is done, also when cancelled meanwhile."""
     left = None if limit is None else check_whole("limit", limit, 1)
     while left is None or left > 0:
         size = PAGE_RUNS if left is None else min(left, PAGE_RUNS)
         page = await pages(before, size)
-        yield await _change_page(parts, page, command)
+        async for answer in answered(_change_page(parts, page, command)):
+            yield answer
         left = None if left is None else left - size
         before = page.last
         if before is None:
             return
+
+
+async def answered(change: Coroutine[Any, Any, BulkAnswer]) -> AsyncIterator[BulkAnswer]:
+    """The answer of a change that was begun: whoever is cancelled leaves when it is done and counted.
+
+    The store may carry it out to its end all the same, and nobody would hear of it.
+    """
+    changing = begin_errand(change)
+    try:
+        answer = await asyncio.shield(changing)
+    except asyncio.CancelledError:
+        yield await changing
+        raise
+    yield answer
 
 
 async def _change_page(parts: Parts, page: Page, command: Asked) -> BulkAnswer:

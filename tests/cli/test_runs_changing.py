@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pty
 import subprocess
@@ -185,6 +186,48 @@ async def test_what_was_done_before_a_trouble_is_told_with_the_cursor_to_go_on(c
     assert (done.code, done.err.startswith("E-STORE-001: ")) == (5, True)
     newest, second, _ = sorted((run.id for run in runs), reverse=True)
     assert (done.json["changed"], done.json["next_cursor"]) == ([newest, second], second)
+
+
+@pytest.fixture
+def interrupted_changes(monkeypatch):
+    """A person who presses Ctrl-C when a page of changes is under way; gives what has them interrupted."""
+    leaving: list[asyncio.Task[None]] = []
+    change = Parts.change
+
+    async def change_interrupted(parts, requests):
+        leaving.pop().cancel()
+        return await change(parts, requests)
+
+    monkeypatch.setattr(bulk, "PAGE_RUNS", 2)
+    monkeypatch.setattr(Parts, "change", change_interrupted)
+    return leaving.append
+
+
+async def cancelled_by(client, interrupt) -> int:
+    """How many runs a command counts that is interrupted in its first page."""
+    tally = changing.Tally()
+    command = asyncio.create_task(tally.add(client.change_pages("cancel", {})))
+    interrupt(command)
+    await asyncio.wait({command})
+    assert command.cancelled()
+    return len(tally.answer.changed)
+
+
+async def test_a_page_that_was_under_way_at_ctrl_c_is_counted(client, interrupted_changes):
+    runs = [await client.start(asking) for _ in range(3)]
+    assert await cancelled_by(client, interrupted_changes) == 2
+    assert (await states(runs)).count(RunState.CANCELLED) == 2
+
+
+async def test_without_waiting_for_it_a_page_at_ctrl_c_would_not_be_counted(client, interrupted_changes, monkeypatch):
+    """The broken twin."""
+
+    async def at_once(change):
+        yield await change
+
+    monkeypatch.setattr(bulk, "answered", at_once)
+    await client.start(asking)
+    assert await cancelled_by(client, interrupted_changes) == 0
 
 
 def away_after_one_page(change):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from stepfast.app import Stepfast
-from stepfast.bulk import BulkAnswer, Refusal, together
+from stepfast.bulk import BulkAnswer, Refusal, answered, together
 from stepfast.cli.actors import actor_options
 from stepfast.cli.client import Client
 from stepfast.cli.exits import PARTLY_DONE, exit_code_of
@@ -203,12 +203,17 @@ def _answers(client: Client, app: Stepfast, action: Action, choice: Choice) -> A
 async def _named(client: Client, app: Stepfast, action: Action, choice: Choice) -> AsyncIterator[BulkAnswer]:
     """Each of the named runs by itself: one that is refused keeps no other back."""
     for name in dict.fromkeys(choice.runs):
-        try:
-            view = await client.find(app, name)
-            await action.one(app, view.run_id, None if choice.key is None else f"{choice.key}/{view.run_id}")
-            yield BulkAnswer(1, (view.run_id,))
-        except StepfastError as error:
-            yield BulkAnswer(1, refused=(Refusal(RunId(name), error),))
+        async for answer in answered(_one_named(client, app, action, name, choice.key)):
+            yield answer
+
+
+async def _one_named(client: Client, app: Stepfast, action: Action, name: str, key: str | None) -> BulkAnswer:
+    try:
+        view = await client.find(app, name)
+        await action.one(app, view.run_id, None if key is None else f"{key}/{view.run_id}")
+        return BulkAnswer(1, (view.run_id,))
+    except StepfastError as error:
+        return BulkAnswer(1, refused=(Refusal(RunId(name), error),))
 
 
 def _confirm(client: Client, action: Action, choice: Choice) -> None:
