@@ -75,6 +75,21 @@ def test_a_full_disk_ends_a_command_with_one_line(database, form):
     assert (done.returncode, done.stderr.count("\n"), "No space left" in done.stderr) == (1, 1, True)
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("word", ["--help", "--version"])
+def test_help_that_cannot_be_written_ends_with_one_line_and_without_a_word_where_nobody_reads(word, unbuffered):
+    variables = environment(PYTHONUNBUFFERED=unbuffered)
+    command, pipe = [sys.executable, "-m", "stepfast", word], subprocess.PIPE
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, env=variables, stdout=full, stderr=pipe, text=True, timeout=60)
+    assert (done.returncode, done.stderr.count("\n"), "No space left" in done.stderr) == (1, 1, True)
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(command, env=variables, stdout=writer, stderr=pipe, text=True, timeout=60)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
 def test_a_character_that_the_terminal_lacks_is_written_as_its_number(database):
     done = stepfast("runs", "list", "-o", "json", "--database", database, PYTHONIOENCODING="ascii")
     run_id = done.stdout.split('"')[5]

@@ -46,6 +46,15 @@ ALIASES = {"dead": "dead-letters"}
 class CommandLine(LazyGroup):
     """The outermost group: an error of ours ends in one line with its code, and in the exit code that belongs to it."""
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Read the options; `--help` and `--version` are answered here already."""
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except OSError as error:
+            sys.exit(_broken_off(error))
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -55,15 +64,8 @@ class CommandLine(LazyGroup):
             _show_traceback(ctx, error)
             say(f"{error.code}: {error}")
             ctx.exit(exit_code_of(error))
-        except BrokenPipeError:
-            # Whoever reads has seen enough, as `head` does.
-            write_no_more()
-            ctx.exit(UNREAD)
         except OSError as error:
-            write_no_more()
-            _show_traceback(ctx, error)
-            say(f"The command could not go on: {type(error).__name__}: {error}")
-            ctx.exit(ERROR)
+            ctx.exit(_broken_off(error, ctx))
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTION.exit_code)
         except click.Abort as abort:
@@ -71,6 +73,17 @@ class CommandLine(LazyGroup):
             if not isinstance(abort.__context__, KeyboardInterrupt):
                 raise
             ctx.exit(INTERRUPTION.exit_code)
+
+
+def _broken_off(error: OSError, ctx: click.Context | None = None) -> int:
+    """The exit code for something that could not be written, or read; without a word where nobody reads any more."""
+    write_no_more()
+    if isinstance(error, BrokenPipeError):
+        return UNREAD
+    if ctx is not None:
+        _show_traceback(ctx, error)
+    say(f"The command could not go on: {type(error).__name__}: {error}")
+    return ERROR
 
 
 def _with_near_names(error: click.NoSuchOption) -> click.NoSuchOption:
