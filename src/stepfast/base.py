@@ -66,7 +66,7 @@ class AppBase:
         given = {} if url is None else {"STEPFAST_DATABASE_URL": Found(url, "database")}
         settings = read_settings(given)
         warn_of_unknown(settings)
-        self.database = settings.database if self._make_store is None else repr(self._make_store)
+        self._database = settings.database
         self.tenant = settings.tenant
         self.environment = settings.environment
         self._direct_url = settings.database_direct
@@ -206,6 +206,23 @@ class AppBase:
 
     def _callback_token(self, run: HeldRun, call: CallId, ends_at: Instant) -> str:
         return new_callback(run.run_id, run.generation, call, ends_at, self.token_keys.for_new()[0])
+
+    @property
+    def database(self) -> str:
+        """The database's URL; of a store of the app's own, the name of what makes it."""
+        make = self._make_store
+        if make is None:
+            return self._database
+        return f"{make.__module__}.{getattr(make, '__qualname__', type(make).__qualname__)}"
+
+    @database.setter
+    def database(self, url: str) -> None:
+        self._database, self._make_store = url, None
+
+    @property
+    def has_own_store(self) -> bool:
+        """Whether it was given what makes its store, and no URL."""
+        return self._make_store is not None
 
     def _new_store(self) -> Store:
         if self._make_store is not None:

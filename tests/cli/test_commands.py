@@ -254,3 +254,46 @@ def test_migrate_means_the_database_of_the_app_that_is_named(tmp_path):
     (tmp_path / "shop.py").write_text(SHOP_WITH_A_DATABASE)
     done = stepfast("migrate", "--app", f"{tmp_path}/shop.py:app", cwd=tmp_path)
     assert (done.returncode, "to sqlite:///shop.db" in done.stdout, (tmp_path / "shop.db").exists()) == (0, True, True)
+
+
+OWN_STORE = """
+from pathlib import Path
+
+from stepfast import Stepfast
+from stepfast.stores.sqlite.store import SqliteStore
+
+
+def make_store(clock):
+    return SqliteStore(Path("own.db"), clock.local)
+
+
+app = Stepfast(make_store, workflows=[])
+"""
+
+
+@pytest.fixture
+def own_store(tmp_path):
+    (tmp_path / "shop.py").write_text(OWN_STORE)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "command", [("runs", "list"), ("workers", "list"), ("queues", "list"), ("doctor",)], ids=" ".join
+)
+def test_commands_use_the_store_that_an_app_makes_itself(own_store, command):
+    done = stepfast(*command, "-o", "json", "--app", "shop.py:app", cwd=own_store)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (own_store / "own.db").exists()
+
+
+def test_a_store_of_the_app_s_own_is_not_migrated_from_here(own_store):
+    done = stepfast("migrate", "--app", "shop.py:app", cwd=own_store)
+    assert done.returncode == 2
+    assert "shop.py:app has a store of its own, which shop.make_store makes." in done.stderr
+
+
+def test_a_database_that_is_named_beats_the_store_of_an_app(own_store):
+    database = f"sqlite:///{own_store}/named.db"
+    assert stepfast("migrate", "--database", database, "--app", "shop.py:app", cwd=own_store).returncode == 0
+    done = stepfast("workflows", "list", "--database", database, "--app", "shop.py:app", cwd=own_store)
+    assert (done.returncode, (own_store / "own.db").exists()) == (0, False)

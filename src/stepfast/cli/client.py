@@ -81,11 +81,25 @@ class Client:
         return app
 
     @cached_property
+    def _named_app(self) -> Stepfast | None:
+        """The app whose database is meant, where no other was named."""
+        return load_app(self.settings, needs_code=False) if self._database is None and self.settings.app else None
+
+    @property
+    def has_own_store(self) -> bool:
+        """Whether the app that is named has a store of its own, of which nothing can be said but through the app."""
+        return self._named_app is not None and self._named_app.has_own_store
+
+    @property
     def database(self) -> str:
         """The database that is meant: the one that was named, else the named app's, else the settings'."""
-        if self._database is None and self.settings.app:
-            return load_app(self.settings, needs_code=False).database
-        return self.settings.database
+        app = self._named_app
+        if app is not None and app.has_own_store:
+            raise Invalid(
+                f"{self.settings.app} has a store of its own, which {app.database} makes. This command is for the "
+                "databases of stepfast: name one with --database."
+            )
+        return self.settings.database if app is None else app.database
 
     @property
     def one_tenant(self) -> str:
@@ -133,7 +147,9 @@ class Client:
         )
 
     def _stranger(self) -> Stepfast:
-        """An app that knows no workflow: enough for everything that needs no code."""
+        """An app that knows no workflow: enough for everything that needs no code, but the app's own store."""
+        if self._named_app is not None and self.has_own_store:
+            return self._named_app
         database = self.database
         check_exists(database)
         return Stepfast(database, workflows=[])

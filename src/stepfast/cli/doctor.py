@@ -50,6 +50,8 @@ def doctor(client: Client) -> None:
 
 def _outside(client: Client) -> list[Check]:
     """What can be said without opening the store."""
+    if client.has_own_store:
+        return [Check(Level.OK, "database", "The app has a store of its own, which is not examined.")]
     shown, direct = without_password(client.database), client.settings.database_direct
     try:
         health = client.run(examine(client.database))
