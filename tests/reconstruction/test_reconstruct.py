@@ -81,7 +81,7 @@ async def test_it_has_every_generation_with_who_opened_it(opened):
     await run.rerun("child", actor="ann", reason="new price")
     first, second = (await run.reconstruct()).generations
     assert (first.state, first.cause, second.state) == (RunState.COMPLETED, None, None)
-    assert (second.cause, second.actor, second.reason) == ("rerun", "ann", "new price")
+    assert (second.cause, second.actor, second.reason) == ("rerun_from", "ann", "new price")
 
 
 async def test_it_has_the_item_and_the_letter_of_a_run_that_failed(opened):
