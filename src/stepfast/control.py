@@ -14,13 +14,12 @@ from stepfast.kernel.commands import (
     Rerun,
     Resume,
     RetryRun,
-    Rollback,
     Skip,
 )
 from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.numbers import check_whole
-from stepfast.kernel.texts import MAX_NOTE, check_optional_text, check_text, shown
+from stepfast.kernel.texts import MAX_NOTE, check_optional_text, shown
 from stepfast.workflows.functions import MAX_VERSION
 
 ACTIONS = ("cancel", "pause", "resume", "retry", "rerun")
@@ -69,11 +68,6 @@ def skip_command(step: str | int, value: str) -> Skip:
     if named is None:
         raise Invalid("No step is named. Name the one to skip by its id, or by the address or number of its record.")
     return Skip(named, value)
-
-
-def rollback_command(to: str | int, seq_of: int) -> Rollback:
-    """`seq_of` is the last record that stays, where `to` is the number of an event."""
-    return Rollback(seq=seq_of, event=int(to)) if is_event(to) else Rollback(check_text("to", str(to)))
 
 
 def is_event(to: object) -> bool:

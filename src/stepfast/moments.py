@@ -7,16 +7,18 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from stepfast.control import is_event, rollback_command
+from stepfast.control import is_event
 from stepfast.kernel.commands import Rollback
 from stepfast.kernel.durations import Instant, check_instant
 from stepfast.kernel.errors import EventNotFound, Invalid
+from stepfast.kernel.generations import epoch_of
 from stepfast.kernel.numbers import check_whole, written
 from stepfast.kernel.plan_control import owner_of
 from stepfast.kernel.rebuilding import Rebuilding
 from stepfast.kernel.rebuilt import Rebuilt
 from stepfast.kernel.reconstruction import LargeValue, plain, plain_state
 from stepfast.kernel.states import RunState, StepState
+from stepfast.kernel.texts import check_text
 from stepfast.kernel.views import EventView, StepView
 from stepfast.reconstructing import Reader, Resolving
 
@@ -117,18 +119,48 @@ def _made(rebuilding: Rebuilding, steps: Sequence[StepView]) -> dict[str, int]:
     return found
 
 
-async def last_end_by(reader: Reader, event: int | str) -> int:
-    """The number of the last record of a step's end that was made by an event of the run's history."""
-    number = check_whole("to", written(event) if isinstance(event, str) else event, 1, MAX_SEQ)
-    rebuilding, after = Rebuilding(), 0
-    await reader.run()
-    async for page in reader.pages(last=number):
+async def _back_to(reader: Reader, event: int, state: RunState | None = None) -> Rollback:
+    """The command that takes a run back to one of its events."""
+    life, rebuilding, after = (await reader.run()).generation, Rebuilding(), 0
+    async for page in reader.pages(last=event):
         for told in page:
             rebuilding.add(told)
         after = page[-1].seq
-    if after < number:
-        raise no_event(reader.run_id, number, after)
-    return max(_made(rebuilding, await reader.store.steps(reader.run_id)).values(), default=0)
+    if after < event:
+        raise no_event(reader.run_id, event, after)
+    last = max(_made(rebuilding, await reader.store.steps(reader.run_id)).values(), default=0)
+    beyond = await _beyond(reader, event, rebuilding.generation)
+    return Rollback(seq=last, event=event, state=state, life=life, beyond=beyond)
+
+
+async def _beyond(reader: Reader, event: int, generation: int) -> str | None:
+    """Why nothing leads back to an event of that life; None: something may."""
+    lives = await reader.store.generations(reader.run_id)
+    epoch = epoch_of(lives)
+    if generation >= epoch:
+        return None
+    cause = next(life.cause for life in lives if life.generation == epoch)
+    instead = (
+        f"Run all of it again with `stepfast runs rerun {reader.run_id}`."
+        if cause == "rerun"
+        else "To run it with what it was given before, start another run."
+    )
+    first = await _first_of(reader, epoch)
+    return (
+        f"Run {reader.run_id} began anew with event {first} ({cause}), with nothing of what came before, so it cannot "
+        f"be rolled back to event {event}. {first} is the earliest that it can be rolled back to. {instead}"
+    )
+
+
+async def _first_of(reader: Reader, generation: int) -> int | None:
+    """The number of the event with which a life began."""
+    rebuilding = Rebuilding()
+    async for page in reader.pages():
+        for told in page:
+            rebuilding.add(told)
+            if rebuilding.generation >= generation:
+                return told.seq
+    return None
 
 
 async def event_in_state(reader: Reader, state: RunState) -> int | None:
@@ -146,11 +178,13 @@ async def event_in_state(reader: Reader, state: RunState) -> int | None:
 async def rollback_to(reader: Reader, to: str | int) -> Rollback:
     """The command that takes a run back to an event by its number, to a step's end, or to where it was in a state."""
     if is_event(to):
-        return rollback_command(to, await last_end_by(reader, to))
-    if str(to) not in STATES or await _has_step(reader, str(to)):
-        return rollback_command(to, 0)
-    event = await event_in_state(reader, RunState(str(to)))
-    return Rollback(seq=0 if event is None else await last_end_by(reader, event), event=event, state=str(to))
+        return await _back_to(reader, check_whole("to", written(to) if isinstance(to, str) else to, 1, MAX_SEQ))
+    named = check_text("to", str(to))
+    if named not in STATES or await _has_step(reader, named):
+        return Rollback(named)
+    state = RunState(named)
+    event = await event_in_state(reader, state)
+    return Rollback(state=state) if event is None else await _back_to(reader, event, state)
 
 
 async def _has_step(reader: Reader, name: str) -> bool:

@@ -104,6 +104,10 @@ class Rollback:
     """The number of the event that was asked for; `seq` is what it means."""
     state: str | None = None
     """The state that was asked for; `event` is when the run was last in it, None if it never was."""
+    life: int | None = None
+    """The newest generation of the run when that was looked up."""
+    beyond: str | None = None
+    """Why there is no way back to that event, if there is none."""
     ties: Ties | None = None
     """As in a rerun."""
     name: ClassVar[str] = "rollback"
@@ -157,7 +161,7 @@ class Request(NamedTuple):
         return json.dumps({"run_id": self.run_id, **asked, **who}, sort_keys=True)
 
 
-LOOKED_UP = frozenset({"definition", "lacks", "ties"})
+LOOKED_UP = frozenset({"definition", "lacks", "ties", "life", "beyond"})
 
 
 def _untied(command: Command) -> Command:

@@ -31,7 +31,7 @@ class Rebuilding:
     def __init__(self) -> None:
         self._run_id: RunId | None = None
         self._event, self._at = 0, Instant(0)
-        self._generation = 1
+        self.generation = 1
         self._task: TaskState | None = TaskState.READY
         self._end: RunState | None = None
         self._hold = self._has_begun = self._is_put_off = False
@@ -65,7 +65,7 @@ class Rebuilding:
             at=self._at if self._event else None,
             state=self.state,
             possible=self._possible(self._at if now is None else now),
-            generation=self._generation,
+            generation=self.generation,
             worker_id=self._worker_id,
             crashes=self._crashes,
             steps=self._steps.counting(),
@@ -112,7 +112,7 @@ class Rebuilding:
         return frozenset(found)
 
     def queued(self, event: EventView, told: dict[str, Any]) -> None:
-        self._generation = event.generation
+        self.generation = event.generation
 
     def claimed(self, event: EventView, told: dict[str, Any]) -> None:
         worker_id = text_in(told, "worker")
@@ -174,7 +174,7 @@ class Rebuilding:
         self._begin(event.generation + 1, {"all_steps": True})
 
     def reopened(self, event: EventView, told: dict[str, Any]) -> None:
-        if event.generation > self._generation:
+        if event.generation > self.generation:
             self._hold = False
             self._begin(event.generation, told)
         else:
@@ -249,7 +249,7 @@ class Rebuilding:
 
     def _begin(self, generation: int, told: dict[str, Any]) -> None:
         """The next life of the run, without the records that count no more."""
-        self._generation, self._end, self._ended_at, self._error = generation, None, None, None
+        self.generation, self._end, self._ended_at, self._error = generation, None, None, None
         self._task, self._has_begun, self._is_put_off, self._progress = TaskState.READY, False, False, None
         self._worker_id, self._crashes = None, 0
         self._waits.clear()
@@ -258,7 +258,7 @@ class Rebuilding:
 
     def _supersede(self, told: dict[str, Any]) -> None:
         named = None if told.get("all_steps") else texts_in(told, "steps")
-        self._waits.leave(self._steps.supersede(self._generation, named))
+        self._waits.leave(self._steps.supersede(self.generation, named))
 
 
 Handler = Callable[[Rebuilding, EventView, dict[str, Any]], None]

@@ -23,13 +23,14 @@ from stepfast.kernel.commands import (
 from stepfast.kernel.decisions import CallId, Record
 from stepfast.kernel.definitions import code_of
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.errors import EventNotFound, IllegalMove, Invalid, NothingBefore, StepNotFound, WorkflowNotFound
+from stepfast.kernel.errors import IllegalMove, Invalid, NothingBefore, StepNotFound, WorkflowNotFound
 from stepfast.kernel.events import Event, EventType
 from stepfast.kernel.item_judging import letter_resolved, steps_resolved
 from stepfast.kernel.marks import cut_off, ending_calls, failed_calls, find_step, from_on, not_reached, unended_calls
-from stepfast.kernel.plan_control import Chosen, Ties, calls_after, calls_of, given_call, is_undo, owner_of, undone_by
+from stepfast.kernel.plan_control import Chosen, Ties, calls_after, calls_of, given_call, owner_of
 from stepfast.kernel.plan_rules import GIVEN
-from stepfast.kernel.states import ENDED, STEP_ENDED, RunState, StepState, TaskState, check_move
+from stepfast.kernel.rolling_back import check_reachable, ended_after
+from stepfast.kernel.states import ENDED, RunState, StepState, TaskState, check_move
 
 
 class Life(NamedTuple):
@@ -195,12 +196,8 @@ def skip(run: LockedRun, request: Request, command: Skip, now: Instant) -> Chang
 def rollback(run: LockedRun, request: Request, command: Rollback, now: Instant) -> Change:
     """What ended after a moment counts no more, and the run is held until somebody resumes it."""
     _check_untouched(run, "rollback")
-    if command.state is not None and command.event is None:
-        raise EventNotFound(
-            f"Run {run.run_id} was never {command.state} before, so it cannot be rolled back to that. "
-            f"`stepfast runs events {run.run_id}` shows its history."
-        )
-    calls = _ended_after(run, command)
+    check_reachable(run, command)
+    calls = ended_after(run, command)
     data: dict[str, object] = {"to": command.step or command.state or command.event}
     if command.state is not None:
         data["event"] = command.event
@@ -211,36 +208,6 @@ def rollback(run: LockedRun, request: Request, command: Rollback, now: Instant) 
     resolved = steps_resolved(run, calls, request, now)
     change = _without(run, Change(RunState.PAUSED, (*resolved, event), hold=True), calls)
     return looking_again(run, request, change, now)
-
-
-def _ended_after(run: LockedRun, command: Rollback) -> set[CallId]:
-    newest = {mark.call: mark for mark in run.steps}
-    last = command.seq if command.step is None else _end_of(run, command.step, command.ties)
-    calls = {call for call, mark in newest.items() if mark.state not in STEP_ENDED or mark.seq > last}
-    ties = command.ties
-    if ties is None:
-        return calls
-    # What was undone since is not there any more, though it is recorded as done.
-    undone = [Chosen(step_id) for step_id in undone_by(calls) if step_id in ties]
-    return calls.union(*(calls_of(run.steps, ties, chosen) for chosen in undone))
-
-
-def _end_of(run: LockedRun, wanted: str, ties: Ties | None) -> int:
-    """The number of the record by which a step ended."""
-    if ties is None or wanted not in ties:
-        own = [find_step(run, wanted)]
-    else:
-        calls = {call for call in calls_of(run.steps, ties, Chosen(wanted), with_rest=False) if not is_undo(call)}
-        own = [mark for mark in {mark.call: mark for mark in run.steps}.values() if mark.call in calls]
-    if not own:
-        raise not_reached(run, wanted)
-    unended = next((mark for mark in own if mark.state not in STEP_ENDED), None)
-    if unended is not None:
-        raise IllegalMove(
-            f"Step {unended.call.address} of run {run.run_id} is {unended.state} and has not ended, so the run cannot "
-            f"be rolled back to its end. Name a step before it."
-        )
-    return max(mark.seq for mark in own)
 
 
 def _check_untouched(run: LockedRun, move: str) -> None:
