@@ -62,7 +62,7 @@ CHANGES = {
     "the same code": (original, 1, Verdict.FITS, None, 0),
     "an added step": (with_audit, 1, Verdict.ADDED_STEP, "audit#1", 0),
     "a removed step": (without_charge, 1, Verdict.MISMATCH, "charge#1", 1),
-    "a removed wait": (without_waiting, 1, Verdict.MISMATCH, "receive:word#1", 1),
+    "a removed wait": (without_waiting, 1, Verdict.DROPPED_WAIT, "receive:word#1", 0),
     "another version alone": (original, 2, Verdict.UNKNOWN_CODE, None, 1),
 }
 

@@ -17,6 +17,7 @@ from stepfast.workflows.fitting import Verdict
 
 ADVICE = {
     Verdict.ADDED_STEP: "see that the code still comes to what was recorded behind it",
+    Verdict.DROPPED_WAIT: "see that nobody brings what it waits for any more",
     Verdict.MISMATCH: "keep the recorded calls, or give the changed workflow a new version",
     Verdict.UNKNOWN_CODE: "keep this version in the code until its runs have ended",
     Verdict.NOT_COMPILED: "keep the executors that it uses until its runs have ended",
@@ -32,7 +33,8 @@ def check(client: Client) -> None:
     Run it with the new code against the database in use, before a deploy. It writes nothing and runs no step. All
     tenants' runs are looked at unless --tenant names one. The exit code is 1 when a run would have to wait for other
     code, a large value of one cannot be read, or a graph or template of the app has other content than is registered
-    under its version. A call that is new before recorded ones (added_step) is told of and leaves it at 0.
+    under its version. A call that is new before recorded ones (added_step), and one that still waits and that the code
+    has no more (dropped_wait), are told of and leave it at 0.
     """
 
     async def read(app: Stepfast) -> CheckReport:
@@ -55,7 +57,7 @@ def _tell(report: CheckReport, tenant: str | None) -> None:
         head = ("run", *(("tenant",) if with_tenant else ()), "workflow", "state", "verdict", "step", "what to do")
         print_table(head, [_row(checked, with_tenant) for checked in report.runs])
         for checked in report.runs:
-            if checked.breaks or checked.fit.verdict is Verdict.ADDED_STEP:
+            if checked.breaks or checked.fit.is_good:
                 say(f"{checked.run_id}: {checked.fit.detail}")
     for unsafe in report.unsafe:
         say(str(unsafe))

@@ -46,7 +46,7 @@ async def replay(workflow: AnyWorkflow, recording: Recording) -> Fit:
         code = f"{view.workflow}@{view.version}"
         return Fit(Verdict.UNKNOWN_CODE, None, f"The recording is of {code}, which {definition.code} is not.")
     found = await fit(definition, held_from(view, base_seq, epoch), History(records, [], []))
-    return _compared(found, view) if found.verdict is Verdict.FITS else found
+    return _compared(found, view) if found.is_good else found
 
 
 def _read(recording: Recording) -> tuple[RunView, list[Record], int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple, NoReturn, cast
 
@@ -10,6 +11,7 @@ from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import NonDeterminism, StepfastError, WrongCall
 from stepfast.kernel.events import Event
 from stepfast.kernel.retry import Retry
+from stepfast.kernel.states import STEP_ENDED
 from stepfast.workflows.calls import Asked
 from stepfast.workflows.code_threads import CodeThreads
 from stepfast.workflows.context import RunContext
@@ -25,6 +27,8 @@ class Verdict(StrEnum):
     """The code makes all the calls that were recorded, and goes on from there."""
     ADDED_STEP = "added_step"
     """The code makes a call that was never recorded before others that were; it will be done, then those are found."""
+    DROPPED_WAIT = "dropped_wait"
+    """The code goes on without a call that had not ended: nobody will take what it waits for."""
     MISMATCH = "mismatch"
     """The code does not make the calls that were recorded: the run would wait for other code."""
     UNKNOWN_CODE = "unknown_code"
@@ -33,6 +37,9 @@ class Verdict(StrEnum):
     """The workflow is registered, and something that it needs is not here, or no longer fits it."""
     UNREADABLE = "unreadable"
     """A large value of the run is not in the blob store, or is damaged there: nobody can tell what the code does."""
+
+
+GOOD = frozenset({Verdict.FITS, Verdict.ADDED_STEP, Verdict.DROPPED_WAIT})
 
 
 class Fit(NamedTuple):
@@ -46,7 +53,7 @@ class Fit(NamedTuple):
     @property
     def is_good(self) -> bool:
         """Whether the run can go on with this code."""
-        return self.verdict in (Verdict.FITS, Verdict.ADDED_STEP)
+        return self.verdict in GOOD
 
     def __str__(self) -> str:
         place = f" at {self.step}" if self.step else ""
@@ -126,10 +133,9 @@ class Rehearsal(Performance):
                 return Fit(Verdict.MISMATCH, self._culprit(), str(error), ending)
             case Raised(WrongCall() as error):
                 return Fit(Verdict.MISMATCH, self._context.last_asked, str(error), ending)
+        # An end with calls left out that had ended is refused, here as at a worker.
         left = self._context.left_out()
-        if left:
-            return _left_out(left[0], ending)
-        return Fit(Verdict.FITS, None, _told(ending), ending)
+        return _dropped(left[0], ending) if left else Fit(Verdict.FITS, None, _told(ending), ending)
 
     def _culprit(self) -> str | None:
         """What the code asked for last, or, if it asked for nothing, what it should have asked for first."""
@@ -140,24 +146,32 @@ class Rehearsal(Performance):
         left, added = self._context.left_out(), self._context.not_recorded
         if not left:
             return Fit(Verdict.FITS)
+        ended = [record for record in left if record.state in STEP_ENDED]
         if added:
-            later = ", ".join(record.call.address for record in left[:3])
-            return Fit(
-                Verdict.ADDED_STEP,
-                added[0],
-                f"Step {added[0]} was never recorded, and will be done first; the code must come to {later} after it.",
-            )
-        return _left_out(left[0], None)
+            return _added(added[0], ended, left[0])
+        return _left_out(ended[0]) if ended else _dropped(left[0], None)
 
 
-def _left_out(record: Record, ending: Ending | None) -> Fit:
-    where = "waits" if ending is None else "ends"
+def _added(step: str, ended: Sequence[Record], waiting: Record) -> Fit:
+    named = ", ".join(record.call.address for record in ended[:3])
+    left = f"the code comes to {waiting.call.address} after it, which still waits, or goes on without that"
+    after = f"the code must come to {named} after it" if ended else left
+    return Fit(Verdict.ADDED_STEP, step, f"Step {step} was never recorded, and will be done first; {after}.")
+
+
+def _left_out(record: Record) -> Fit:
     step = record.call.address
-    error = NonDeterminism(f"Step {step} was recorded as {record.state}, but the code {where} without asking for it.")
-    return Fit(Verdict.MISMATCH, step, str(error), ending)
+    error = NonDeterminism(f"Step {step} was recorded as {record.state}, but the code waits without asking for it.")
+    return Fit(Verdict.MISMATCH, step, str(error))
 
 
-def _told(ending: Ending) -> str:
+def _dropped(record: Record, ending: Ending | None) -> Fit:
+    step, where = record.call.address, "waits" if ending is None else "ends"
+    detail = f"Step {step} is {record.state}, and the code {where} without asking for it: nobody will take its end."
+    return Fit(Verdict.DROPPED_WAIT, step, f"{detail} {_told(ending)}".strip(), ending)
+
+
+def _told(ending: Ending | None) -> str:
     match ending:
         case Raised(error):
             return f"The code raises {type(error).__name__} next."
