@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
@@ -56,10 +57,12 @@ class Page(NamedTuple):
 
 
 Pages = Callable[[RunId | None, int], Awaitable[Page]]
+Read = Callable[[RunId | None, int, bool], Awaitable[list[V]]]
+"""What lies behind a run, so many, by a filter; or also what a command has changed so that the filter misses it."""
 
 
 class Earlier:
-    """The runs that a command for many was carried out on before, under the key that it comes again with.
+    """The runs that a command for many was carried out on under its key: before, or by another sender meanwhile.
 
     They are as the command left them, and fit its filters no more; their answers are still those of the first time.
     """
@@ -68,36 +71,44 @@ class Earlier:
         self._store = store
         self._tenant = tenant
         self._command = command
-        self._runs: frozenset[RunId] | None = None
-        self._oldest: RunId | None = None
+        self.runs: set[RunId] = set()
+        """Those that were found with the pages that were read."""
 
-    async def runs(self) -> frozenset[RunId]:
-        """All of them, read once."""
-        key = None if self._command.dry_run else self._command.key
-        if self._runs is None:
-            found = await self._store.answered(self._tenant, self._command.command.name, key) if key else ()
-            self._runs, self._oldest = frozenset(found), min(found, default=None)
-        return self._runs
+    async def newest(self, before: RunId | None, limit: int) -> list[RunId]:
+        """So many of them, behind a run, where pages go from the newest to the oldest."""
+        if self._command.dry_run or self._command.key is None:
+            return []
+        return await self._store.answered(
+            self._tenant, self._command.command.name, self._command.key, before=before, limit=limit
+        )
 
-    async def may_follow(self, before: RunId | None) -> bool:
-        """Whether some of them are older than that run, where pages go from the newest to the oldest."""
-        await self.runs()
-        return self._oldest is not None and (before is None or self._oldest < before)
+    async def among(self, read: Read[V], before: RunId | None, size: int) -> list[V]:
+        """What the filter finds, with those of them that it finds no more in their places."""
+        views = await read(before, size, False)
+        # Looked up behind the filter: what another sender has changed before that is one of them, the rest was found.
+        found = await self.newest(before, size)
+        self.runs.update(found)
+        seen, is_last = {view.run_id: view for view in views}, len(views) < size
+        if all(run_id in seen or not (is_last or run_id > views[-1].run_id) for run_id in found):
+            return views
+        return [seen.get(view.run_id, view) for view in await read(before, size, True)]
 
 
 def pages_of_runs(store: Store, where: RunFilter, command: Asked) -> Pages:
     """The runs of a filter, newest first; those whose state does not allow the command are skipped."""
     earlier, action = Earlier(store, where.tenant, command), command.command.name
 
-    async def read(before: RunId | None, size: int) -> list[RunView]:
+    async def read(before: RunId | None, size: int, with_earlier: bool) -> list[RunView]:
         # Commands change the state and the version, and leave alone what else a filter asks for.
-        asked = where._replace(state=None, version=None) if await earlier.may_follow(before) else where
+        asked = where._replace(state=None, version=None) if with_earlier else where
         return await store.runs(asked._replace(before=before, limit=size))
 
     async def page(before: RunId | None, size: int) -> Page:
-        answered = await earlier.runs()
-        views, last = await _filled(read, lambda view: _fits(view, where) or view.run_id in answered, before, size)
-        sure = {view.run_id for view in views if is_legal(view.state, action)} | answered
+        def fits(view: RunView) -> bool:
+            return _fits(view, where) or view.run_id in earlier.runs
+
+        views, last = await _filled(partial(earlier.among, read), fits, before, size)
+        sure = {view.run_id for view in views if is_legal(view.state, action) or view.run_id in earlier.runs}
         doubtful = frozenset(view.run_id for view in views if _may_allow(view, where, action)) - sure
         wanted = [(view.run_id, view.tenant) for view in views if view.run_id in sure or view.run_id in doubtful]
         return Page(wanted, len(views) - len(wanted), last, doubtful)
@@ -117,21 +128,21 @@ def _fits(view: RunView, where: RunFilter) -> bool:
 def pages_of_letters(store: Store, where: LetterFilter, earlier: Earlier) -> Pages:
     """The runs of open dead letters, newest first."""
 
-    async def read(before: RunId | None, size: int) -> list[LetterView]:
-        asked = where._replace(resolved=True) if await earlier.may_follow(before) else where
+    async def read(before: RunId | None, size: int, with_earlier: bool) -> list[LetterView]:
+        asked = where._replace(resolved=True) if with_earlier else where
         return await store.dead_letters(asked._replace(before=before, limit=size))
 
     async def page(before: RunId | None, size: int) -> Page:
-        answered, seen = await earlier.runs(), set[RunId]()
+        seen = set[RunId]()
 
         def fits(view: LetterView) -> bool:
             # A run may have a letter for each of its lives; only that of the newest is open.
             if view.run_id in seen:
                 return False
             seen.add(view.run_id)
-            return view.resolved_at is None or view.run_id in answered
+            return view.resolved_at is None or view.run_id in earlier.runs
 
-        views, last = await _filled(read, fits, before, size)
+        views, last = await _filled(partial(earlier.among, read), fits, before, size)
         return Page([(view.run_id, view.tenant) for view in views], 0, last)
 
     return page

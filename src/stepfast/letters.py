@@ -160,7 +160,7 @@ class DeadLetters:
 
     async def _seen_to(self, group: str, earlier: Earlier) -> tuple[str, str] | None:
         """The workflow and the shape of a group that this very command has seen to before; None: it has not."""
-        for run_id in sorted(await earlier.runs())[-1:]:
+        for run_id in await earlier.newest(None, 1):
             where = LetterFilter(run_id=run_id, resolved=True)
             for letter in await self._app._open_parts().store.dead_letters(where):
                 shape = shape_of(letter.error_type, letter.message, letter.step)

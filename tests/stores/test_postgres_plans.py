@@ -332,7 +332,7 @@ async def test_the_runs_of_an_earlier_command_are_found_among_however_many_keys_
     if is_analyzed:
         await session.connection.execute("analyze")
     pool: Any = CountedPool(session)
-    asked = {"tenant": tenant, "command": "pause", "key": "k10"}
+    asked = {"tenant": tenant, "command": "pause", "key": "k10", "before": None, "limit": 1_000}
     assert len(await reading.read(pool, "list_answered", asked, tuple)) == 40
     assert pool.most_pages < 400
 

@@ -228,7 +228,7 @@ async def test_looks_of_an_idle_worker_cost_the_same_however_many_runs_there_are
 async def test_the_runs_of_an_earlier_command_are_found_among_however_many_keys_there_are(harness, tenant):
     run_id = (await harness.start(key="first")).run_id
     await harness.change(run_id, Pause(), key=f"k/{run_id}")
-    asked = {"tenant": tenant, "command": "pause", "key": "k"}
+    asked = {"tenant": tenant, "command": "pause", "key": "k", "before": None, "limit": 1_000}
     work = partial(reading.read, name="list_answered", bindings=asked, view=tuple)
     few = await effort_of_a_look(harness, work)
     started = [harness.new_run(key=f"key {number}") for number in range(2_000)]

@@ -67,8 +67,13 @@ class LifeRows(Protocol):
         """Those that have not ended of the newest runs that a wait stands for; `limit` is how many are looked at."""
         ...
 
-    async def answered(self, tenant: str | None, command: str, key: str) -> list[RunId]:
-        """The runs that a command for many was carried out on under this key: each has one of its own, by its id."""
+    async def answered(
+        self, tenant: str | None, command: str, key: str, *, before: RunId | None = None, limit: int = 1_000
+    ) -> list[RunId]:
+        """The runs that a command for many was carried out on under this key, newest first, those behind a run.
+
+        Each has a key of its own, by its id.
+        """
         ...
 
     async def transformations(self, run_id: RunId, limit: int = 1_000) -> list[RunView]:

@@ -52,9 +52,11 @@ class Lives:
         """Those that have not ended of the newest runs that a wait stands for."""
         return await self._ask("list_open_children", {"run_id": run_id, "wait_id": wait_id, "limit": limit}, child_of)
 
-    async def answered(self, tenant: str | None, command: str, key: str) -> list[RunId]:
-        """The runs that a command for many was carried out on under this key."""
-        asked = {"tenant": tenant, "command": command, "key": key}
+    async def answered(
+        self, tenant: str | None, command: str, key: str, *, before: RunId | None = None, limit: int = 1_000
+    ) -> list[RunId]:
+        """The runs that a command for many was carried out on under this key, newest first, those behind a run."""
+        asked = {"tenant": tenant, "command": command, "key": key, "before": before, "limit": limit}
         return await self._ask("list_answered", asked, lambda row: RunId(str(row[0])))
 
     async def transformations(self, run_id: RunId, limit: int = 1_000) -> list[RunView]:

@@ -48,8 +48,8 @@ select s.run_id, s.workflow, s.code, s.queue, s.state, s.worker_id,
  order by s.run_id desc;
 
 -- name: list_answered
--- The runs that a command for many was carried out on under a key: that of each is made of it and the run's id, and '0'
--- comes next after '/'. Tenants are gone through one by one, as all rows, of which each start with a key has one, are many.
+-- The runs that a command for many was carried out on under a key, newest first, those behind a run. The key of each is
+-- made of it and the run's id, and '0' comes next after '/'. Tenants are gone through one by one, as all rows, of which each start with a key has one, are many.
 with recursive whose (tenant) as (
 select min(k.tenant)
   from stepfast.idempotency k
@@ -66,5 +66,7 @@ select k.run_id
   join stepfast.idempotency k on k.tenant = w.tenant
  where k.command = :command
    and k.key > cast(:key as text) || '/'
-   and k.key < cast(:key as text) || '0'
-   and k.key = cast(:key as text) || '/' || cast(k.run_id as text);
+   and k.key < cast(:key as text) || coalesce('/' || cast(:before as text), '0')
+   and k.key = cast(:key as text) || '/' || cast(k.run_id as text)
+ order by k.run_id desc
+ limit :limit;
