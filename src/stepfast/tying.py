@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from stepfast.definitions import find_definition
+from stepfast.kernel.blobs import is_reference
 from stepfast.kernel.commands import Request, Rerun, RetryRun, Rollback, Skip, StepCommand
 from stepfast.kernel.definitions import DefinitionKind, code_of, codes_of
 from stepfast.kernel.errors import Invalid
@@ -49,7 +50,12 @@ async def _tie(store: Store, registry: Registry, request: Request) -> Request:
             f"Run {run.run_id} is of {code}, whose plan is not known here, and only the plan says what rests on a "
             f"step. Give the command where its code is: `--app MODULE:NAME`, or in a process that imports it."
         )
-    return request._replace(command=replace(command, ties=ties))
+    command = replace(command, ties=ties)
+    misfit_of = getattr(workflow, "misfit_of", None)
+    # A large output is in the blob store by now: whoever executes the run reads it.
+    if isinstance(command, Skip) and misfit_of is not None and not is_reference(command.value):
+        command = replace(command, misfit=misfit_of(command.step, json.loads(command.value)))
+    return request._replace(command=command)
 
 
 def _life(command: StepCommand, run: RunView) -> tuple[int, str | None]:

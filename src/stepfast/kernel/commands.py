@@ -89,6 +89,8 @@ class Skip:
     """The output as stored JSON."""
     ties: Ties | None = None
     """As in a rerun."""
+    misfit: str | None = None
+    """Why the steps behind it could not read that, as far as that is known."""
     name: ClassVar[str] = "skip"
     needs_steps: ClassVar[bool] = True
 
@@ -161,7 +163,7 @@ class Request(NamedTuple):
         return json.dumps({"run_id": self.run_id, **asked, **who}, sort_keys=True)
 
 
-LOOKED_UP = frozenset({"definition", "lacks", "ties", "life", "beyond"})
+LOOKED_UP = frozenset({"definition", "lacks", "ties", "life", "beyond", "misfit"})
 
 
 def _untied(command: Command) -> Command:

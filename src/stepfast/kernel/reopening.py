@@ -174,6 +174,8 @@ def skip(run: LockedRun, request: Request, command: Skip, now: Instant) -> Chang
     _check_untouched(run, "skip" if run.state in ENDED else "skip_open")
     chosen = chosen_of(run, command.step, ties)
     call = given_call(run, chosen, ties)
+    if command.misfit is not None:
+        raise Invalid(f"Step {command.step} of run {run.run_id} cannot be skipped with this output: {command.misfit}")
     calls = calls_of(run.steps, ties, chosen)
     record = Record(call, GIVEN, StepState.SKIPPED, 1, "", "{}", command.value, None, now, now)
     told = {"by_hand": True} | ({"reason": request.reason} if request.reason else {})

@@ -7,10 +7,10 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from stepfast.kernel.errors import Invalid
+from stepfast.kernel.errors import Invalid, NotFound
 from stepfast.workflows.bodies import StepBody
 from stepfast.workflows.child_calls import ChildKind
-from stepfast.workflows.codec import ArgumentsCodec, ValueCodec
+from stepfast.workflows.codec import ArgumentsCodec, ValueCodec, in_short
 from stepfast.workflows.culprits import is_native
 from stepfast.workflows.executors.schemas import output_schema
 from stepfast.workflows.functions import Workflow
@@ -55,6 +55,9 @@ class PlainResult(ValueCodec):
     def decode(self, text: str) -> Any:
         return json.loads(text)
 
+
+# Of what an output must fit, where it does not.
+MAX_SCHEMA = 500
 
 BESIDE = ("config", "assets", "writes")
 """What an executor that has a parameter of this name is given without being told to."""
@@ -110,6 +113,20 @@ class Frame:
         if self.is_plain or not isinstance(step.verb, Use):
             return value
         return self.body(step, step.verb, step.id).result.decode(json.dumps(value))
+
+    def misfit_of(self, step: PlanStep, value: Any) -> str | None:
+        """Why the steps behind one cannot read JSON in the place of its output; None: they can, or it is not known."""
+        try:
+            schema = json.dumps(self.output_schema(step))
+        except NotFound:
+            # Whoever has the executor will say.
+            return None
+        try:
+            self.read_output(step, value)
+        except Invalid as error:
+            why = in_short(error.__cause__) if isinstance(error.__cause__, Exception) else str(error)
+            return f"{why}. Give JSON that fits {schema[:MAX_SCHEMA]}."
+        return None
 
     def child(self, step: PlanStep, use: Use) -> ChildKind | None:
         """What a step is a run of that a queue takes, its own or that of its executor; None: it is done in its run."""

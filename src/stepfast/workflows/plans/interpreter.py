@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
@@ -133,9 +132,13 @@ class Interpreter:
 
     async def _given_output(self, step: PlanStep) -> Any:
         value = await ask_durably(self.loop, NoteCall(step.id, StepState.SKIPPED, None, "{}", GIVEN))
-        if self.frame.is_plain or not isinstance(step.verb, Use):
-            return value
-        return self.frame.body(step, step.verb, step.id).result.decode(json.dumps(value))
+        try:
+            return self.frame.read_output(step, value)
+        except Invalid as error:
+            raise Invalid(
+                f"The output that was given by hand for step {step.id} cannot be read: {error} Skip the step again, "
+                f"with an output that fits: `stepfast runs skip {self.branch.context.run.run_id} {step.id} JSON`."
+            ) from error
 
     async def _output_of(self, step: PlanStep, place: Place) -> Any:
         if id(step) not in self.frame.simple or not isinstance(step.verb, Use):

@@ -64,6 +64,12 @@ class PlanWorkflow(Workflow):
         """How its steps hang together, for commands that are about one of them."""
         return ties_of(self.frame.plan)
 
+    def misfit_of(self, step: str, output: Any) -> str | None:
+        """Why a person cannot put JSON in the place of a step's output; None: they can, as far as is known here."""
+        # Of a step that is done for many items, the output of all is no single one.
+        found = next((each for each in self.frame.plan if step in (each.id, f"{each.id}#1") and not each.each), None)
+        return None if found is None else self.frame.misfit_of(found, output)
+
     async def interpret(self, inputs: Any, config: dict[str, Any] | None = None) -> Any:
         """Walk the plan, inside a run."""
         loop = events._get_running_loop()
