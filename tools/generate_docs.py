@@ -55,7 +55,8 @@ REMEDIES = {
     "E-VAL-003": "Return something that JSON can hold, or describe the value by a type hint.",
     "E-VAL-004": "Use the form that the message names.",
     "E-VAL-005": "Guard the part that the message names, as in `has(a.b) ? a.b : 0`, or correct what it was given.",
-    "E-STORE-001": "Check that the database runs, can be reached and has room, then send the request again.",
+    "E-STORE-001": "Check that the database runs, can be reached and has room, and that a blob folder is there, then "
+    "send the request again.",
     "E-STORE-002": "Bring the schema up to date with `stepfast migrate`, or upgrade this program.",
     "E-STORE-003": "Make room, correct the permissions or move the file to a local disk, as the message says.",
     "E-ASSET-001": "Check name, version and tenant; `await app.assets.list()` lists the assets there are, and "
@@ -136,7 +137,8 @@ TABLES = {
     "digest. Of several rows for one call and name the newest counts, by `token` and `attempt`.",
     "spent": "A view of runs whose rows hold numbers that no run reaches by itself; on SQLite alone.",
     "run_moved": "A view that tells when something was last done to a run; on SQLite alone.",
-    "blob": "Large values, unless `STEPFAST_BLOBS` names another place for them. A row refers to one by "
+    "blob": "Large values, unless `STEPFAST_BLOBS` names another place for them; where that is a folder, a row of no "
+    "run has its identity. A row refers to one by "
     "`@blob:NAME:SIZE` in the place of its JSON.",
     "run_state": "A view with one row for every run. Read it rather than the tables behind it; a computed column has "
     "no type of its own.",

@@ -183,12 +183,14 @@ class AppBase:
     async def _opened_parts(self) -> Parts:
         # Engine and workers: whoever defines workflows and makes an app of them needs neither yet.
         from stepfast.engine.values import Values
+        from stepfast.kernel.blobs import IN_THE_DATABASE
         from stepfast.parts import Parts
 
         self._registry.codes()
         self._policies.find()
         store = self._new_store()
-        values = Values(blobs_for(self._blobs, store, self._clock.now), self._blob_threshold)
+        blobs = blobs_for(self._blobs, store, self._clock.now)
+        values = Values(blobs, self._blob_threshold, are_apart=self._blobs != IN_THE_DATABASE)
         await store.open()
         told = (self._settings, self._listeners, values, self._assets, self._callback_token, self._policies)
         self._standing = Standing(store, self._clock)
@@ -265,6 +267,10 @@ class AppBase:
     async def now(self) -> Instant:
         """The moment by the store's clock, in milliseconds since 1970."""
         return await self._open_parts().store.now()
+
+    async def _reach_blobs(self) -> str:
+        """See that large values can be read; where they are."""
+        return await self._open_parts().values.reach()
 
     async def _know(self, workflow: object, tenant: str | None) -> None:
         """Look for a workflow that is named and not of this app's code among what its tenant has registered."""

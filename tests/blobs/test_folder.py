@@ -6,9 +6,10 @@ import asyncio
 import errno
 import itertools
 import os
+import re
 import shutil
 import stat
-from contextlib import contextmanager
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -21,12 +22,14 @@ from stepfast.kernel.ids import RunId
 from stepfast.stores.blobs import files
 from stepfast.stores.blobs.folder import FolderBlobs
 from stepfast.stores.blobs.names import folder_of, tenant_of
+from stepfast.stores.blobs.problems import IDENTITY
 from stepfast.stores.blobs.urls import blobs_for
 from stepfast.stores.urls import store_for
 from tests.support.rights import open_folder, without_rights
 
 RUN = RunId("01932f5e-7c1b-7d3a-9c56-0d4f6b8a1e22")
 KEY = BlobKey("acme", RUN, "report")
+OTHER_KEY = KEY._replace(name="other")
 
 
 @pytest.fixture
@@ -38,7 +41,7 @@ async def blobs(tmp_path):
 
 
 def everything(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.name not in (files.LOCK, files.UNFINISHED)]
+    return [path for path in folder.rglob("*") if path.name not in (files.LOCK, files.UNFINISHED, IDENTITY)]
 
 
 async def test_a_blob_is_a_file_below_its_tenant_and_run(blobs, tmp_path):
@@ -71,7 +74,8 @@ async def test_a_link_in_place_of_a_run_leads_nowhere(blobs, tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "report").write_bytes(b"secret")
-    (tmp_path / "blobs" / "acme").mkdir()
+    await blobs.put(KEY, b"content")
+    await blobs.delete(KEY)
     (tmp_path / "blobs" / "acme" / RUN).symlink_to(outside)
     for call in (blobs.get(KEY), blobs.put(KEY, b"content"), blobs.delete(KEY), blobs.has(KEY)):
         with pytest.raises(StoreUnusable, match="link"):
@@ -132,6 +136,7 @@ async def test_what_a_crash_left_unfinished_long_ago_is_cleared_away(tmp_path, m
     (unfinished / "half").write_bytes(b"hal")
     blobs = FolderBlobs(tmp_path)
     await blobs.open()
+    await blobs.put(KEY, b"content")
     assert os.listdir(unfinished) == ["half"]
     await blobs.close()
     monkeypatch.setattr(files, "LEFT_BEHIND_S", -1)
@@ -160,28 +165,91 @@ async def test_a_folder_that_was_removed_and_put_back_is_seen(blobs, tmp_path):
     await blobs.put(KEY, b"content")
     shutil.copytree(folder, away)
     shutil.rmtree(folder)
-    assert (await blobs.get(KEY), await blobs.has(KEY)) == (None, False)
+    with pytest.raises(StoreUnavailable, match="Put it back"):
+        await blobs.get(KEY)
     shutil.copytree(away, folder)
     assert (await blobs.get(KEY), await blobs.has(KEY)) == (b"content", True)
     await blobs.put(KEY, b"other content")
     assert (folder / "acme" / RUN / "report").read_bytes() == b"other content"
 
 
-async def test_a_folder_that_is_away_is_not_changed_and_no_other_is_made(blobs, tmp_path):
+CALLS = {
+    "put": lambda blobs: blobs.put(KEY, b"other content"),
+    "get": lambda blobs: blobs.get(KEY),
+    "has": lambda blobs: blobs.has(KEY),
+    "delete": lambda blobs: blobs.delete(KEY),
+    "list": lambda blobs: blobs.list(BlobFilter()),
+}
+
+
+def nothing(folder: Path) -> None:
+    """Where the folder was, nothing is."""
+
+
+def an_empty_one(folder: Path) -> None:
+    folder.mkdir()
+
+
+def one_that_was_begun(folder: Path) -> None:
+    (folder / files.UNFINISHED).mkdir(parents=True)
+
+
+def somebody_elses(folder: Path) -> None:
+    folder.mkdir()
+    (folder / IDENTITY).write_text("another")
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("put_there", [nothing, an_empty_one, one_that_was_begun, somebody_elses])
+async def test_a_folder_that_is_away_is_told_of_by_every_call_and_nothing_is_made(blobs, tmp_path, call, put_there):
     folder, away = tmp_path / "blobs", tmp_path / "away"
     await blobs.put(KEY, b"content")
     folder.rename(away)
-    for call in (blobs.put(KEY, b"other content"), blobs.delete(KEY), blobs.list(BlobFilter())):
-        with pytest.raises(StoreUnavailable, match="Put it back"):
-            await call
-    assert (folder.exists(), (away / "acme" / RUN / "report").read_bytes()) == (False, b"content")
-    away.rename(folder)
+    put_there(folder)
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(StoreUnavailable, match=rf"{folder} is away.*Put it back"):
+        await call(blobs)
+    assert (sorted(folder.rglob("*")), folder.exists()) == (before, put_there is not nothing)
+    assert (away / "acme" / RUN / "report").read_bytes() == b"content"
+
+
+async def test_opening_makes_nothing_and_reading_neither(tmp_path):
+    blobs = FolderBlobs(tmp_path / "blobs")
+    await blobs.open()
+    found = [await blobs.get(KEY), await blobs.has(KEY), await blobs.delete(KEY), await blobs.list(BlobFilter())]
+    await blobs.close()
+    assert (found, (tmp_path / "blobs").exists()) == ([None, False, False, []], False)
+
+
+async def test_a_folder_that_is_given_the_identity_of_ours_takes_its_place(blobs, tmp_path):
+    folder = tmp_path / "blobs"
+    await blobs.put(KEY, b"content")
+    shutil.rmtree(folder)
+    folder.mkdir()
+    with pytest.raises(StoreUnavailable, match="To go on") as told:
+        await blobs.get(KEY)
+    (command,) = re.findall("`(echo .*)`", str(told.value))
+    subprocess.run(command, shell=True, check=True)
+    assert await blobs.get(KEY) is None
+    await blobs.put(KEY, b"content")
     assert await blobs.get(KEY) == b"content"
+
+
+async def test_several_that_put_first_at_once_make_one_folder(tmp_path):
+    many = [FolderBlobs(tmp_path / "blobs") for _ in range(8)]
+    for blobs in many:
+        await blobs.open()
+    await asyncio.gather(*(blobs.put(KEY._replace(name=f"blob-{n}"), b"content") for n, blobs in enumerate(many)))
+    found = [len(await blobs.list(BlobFilter())) for blobs in many]
+    for blobs in many:
+        await blobs.close()
+    assert found == [8] * 8
 
 
 async def put_while_another_is_there(blobs: FolderBlobs, folder: Path) -> None:
     """An empty folder is where ours was, as when a disk is not mounted, and ours is back by the next try."""
     mounted = folder.with_name("mounted")
+    await blobs.put(OTHER_KEY, b"content")
     folder.rename(mounted)
     folder.mkdir()
     try:
@@ -200,13 +268,8 @@ async def test_an_empty_folder_in_the_place_of_ours_gets_nothing(blobs, tmp_path
     assert await blobs.get(KEY) == b"content"
 
 
-async def test_twin_a_folder_that_is_made_anew_gets_what_is_not_found_later(blobs, tmp_path, monkeypatch):
-    @contextmanager
-    def whole(self):
-        with self._root() as root, files.opened(root, files.UNFINISHED, make=True) as unfinished:
-            yield root, unfinished
-
-    monkeypatch.setattr(files.Files, "whole", whole)
+async def test_twin_a_folder_of_any_identity_gets_what_is_not_found_later(blobs, tmp_path, monkeypatch):
+    monkeypatch.setattr(files.Files, "_check", lambda *_: None)
     await put_while_another_is_there(blobs, tmp_path / "blobs")
     assert await blobs.get(KEY) is None
 

@@ -13,6 +13,7 @@ from itertools import pairwise
 import pytest
 
 from stepfast import Retry, RunState, Start, StepfastError, StoreUnavailable, receive, step, workflow
+from stepfast.engine import keeping
 from stepfast.kernel.errors import StoreUnusable
 from stepfast.stores.blobs import files
 from stepfast.worker import execute as execution
@@ -138,7 +139,7 @@ async def test_a_run_goes_on_when_the_whole_folder_is_back(database, tmp_path):
         shutil.copytree(folder, away)
         shutil.rmtree(folder)
         await run.signal("go")
-        await handed_back(run, "is not in the blob store")
+        assert "E-STORE-001: " in await handed_back(run, "is away")
         shutil.copytree(away, folder)
         assert await run.result(timeout="30s") == BIG
     assert ran["make"] == 1
@@ -150,7 +151,8 @@ async def test_a_folder_that_is_away_is_waited_for_and_no_body_runs_again(databa
     async def is_told() -> bool:
         return "blobs_away" in caplog.text
 
-    async with app_with(database, [chain], folder) as app:
+    async with app_with(database, [chain, take], folder) as app:
+        await app.start(take, "x" * BIG)
         folder.rename(away)
         run = await app.start(chain, BIG)
         await until(is_told)
@@ -274,6 +276,38 @@ async def test_a_blob_store_that_is_away_is_waited_for_and_no_body_runs_again(da
     async with app_with(database, [chain], blobs) as app:
         run = await app.start(chain, BIG)
         assert await run.result(timeout="30s") == BIG
+    assert ran["make"] == 1
+
+
+async def test_a_blob_store_that_stays_away_gives_the_run_back_with_the_reason(database, tmp_path, monkeypatch):
+    monkeypatch.setattr(keeping, "TRIES", 2)
+    blobs = MoodyBlobs(tmp_path / "blobs")
+    is_away = [True]
+    blobs.mood = lambda: StoreUnavailable("gone fishing") if is_away else None
+    async with app_with(database, [chain, give_back], blobs) as app:
+        of_a_step, of_a_result = await app.start(chain, BIG), await app.start(give_back, BIG)
+        for run_id in (of_a_step.id, of_a_result.id):
+            assert "E-STORE-001: gone fishing" in await handed_back(app.get(run_id), '"troubles": 3')
+            assert await named(app.get(run_id), "E-STORE-001: gone fishing")
+        is_away.clear()
+        assert (await of_a_step.result(timeout="30s"), await of_a_result.result(timeout="30s")) == (BIG, "x" * BIG)
+
+
+async def test_blobs_in_a_database_that_is_away_are_waited_for_as_that_is(database, monkeypatch):
+    monkeypatch.setattr(keeping, "TRIES", 2)
+    tried = []
+    async with app_with(database, [chain], "database") as app:
+        blobs = app._open_parts().values.blobs
+        put = blobs.put
+
+        async def put_late(*args) -> None:
+            tried.append(args)
+            if len(tried) < 4:
+                raise StoreUnavailable("gone fishing")
+            await put(*args)
+
+        monkeypatch.setattr(blobs, "put", put_late)
+        assert await (await app.start(chain, BIG)).result(timeout="30s") == BIG
     assert ran["make"] == 1
 
 

@@ -159,6 +159,12 @@ async def troubles(app: Stepfast) -> Check:
     return Check(Level.FAIL, "troubles", _named(lasting), "Remove the cause; the runs go on by themselves.")
 
 
+async def blobs(app: Stepfast) -> Check:
+    """Whether large values can be read where the settings say that they are; nothing is made to find out."""
+    where = await app._reach_blobs()
+    return Check(Level.OK, "blobs", f"Large values can be read: {where.strip('<>')}.")
+
+
 def _named(findings: list[Finding]) -> str:
     named = "; ".join(f"run {finding.run_id}: {finding.detail.rstrip('.')}" for finding in findings[:NAMED])
     more = f" and {_number(len(findings) - NAMED)} more" if len(findings) > NAMED else ""

@@ -21,6 +21,7 @@ from stepfast.stores.postgres_urls import without_password
 INSIDE: dict[str, Callable[[Stepfast], Awaitable[Check]]] = {
     "runs": checks.runs,
     "troubles": checks.troubles,
+    "blobs": checks.blobs,
     "workers": checks.workers,
     "queues": checks.queues,
     "codes": checks.codes,

@@ -19,6 +19,8 @@ log = Log("committer")
 
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
+# Some ten seconds, after which a run says by its hand-back what it lacks, and makes room for others.
+TRIES = 15
 # How long a stop waits for values on their way before it leaves their runs to upkeep.
 LAST_TRY_S = 5.0
 
@@ -96,9 +98,13 @@ class Keeper(Generic[K]):
         del self._lines[run]
 
     async def _put_away(self, item: K) -> Callable[[K], None]:
-        """What is to be done with the decision: a blob store that is away for a while is tried again."""
-        pause_s = FIRST_PAUSE_S
+        """What is to be done with the decision: a blob store that is away is tried again for a while.
+
+        One in the database is tried for as long as the lease lasts: nothing could be handed back before that is there.
+        """
+        pause_s, tries = FIRST_PAUSE_S, 0
         while True:
+            tries += 1
             try:
                 await slim(self._values, item.decision)
                 item.size = size_of(item.decision)
@@ -106,6 +112,8 @@ class Keeper(Generic[K]):
                 if self._abandoned is not None:
                     return partial(self._refused_for, self._abandoned)
                 log.warning("blobs_away", run_id=item.run.run_id, tenant=item.run.tenant, error=error)
+                if tries >= TRIES and self._values.are_apart:
+                    return partial(self._refused_for, error)
             except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to this run, which lets go of it
                 return partial(self._refused_for, error)
             else:

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from stepfast.kernel.blobs import (
     DEFAULT_THRESHOLD,
+    NO_RUN,
     BlobKey,
     Blobs,
     Reference,
@@ -24,6 +25,7 @@ from stepfast.kernel.ids import RunId
 T = TypeVar("T")
 
 AT_ONCE = 4
+NEVER_PUT = BlobKey("stepfast", NO_RUN, "nothing")
 
 
 class Values:
@@ -32,9 +34,11 @@ class Values:
     The blob is there before the row that mentions it; one whose row never came is an orphan, and is swept.
     """
 
-    def __init__(self, blobs: Blobs, threshold: int = DEFAULT_THRESHOLD) -> None:
+    def __init__(self, blobs: Blobs, threshold: int = DEFAULT_THRESHOLD, are_apart: bool = True) -> None:
         self.blobs = blobs
         self.threshold = threshold
+        self.are_apart = are_apart
+        """Whether the blobs are elsewhere than in the store, and may be away while that is there."""
         self._room = asyncio.Semaphore(AT_ONCE)
         # Digests of megabytes take their time, and must not take the event loop's.
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="stepfast-values")
@@ -63,6 +67,11 @@ class Values:
         found = await asyncio.gather(*(self._get(tenant, run_id, text) for text in wanted))
         known: dict[str | None, str] = dict(zip(wanted, found, strict=True))
         return [known.get(text, text) for text in texts]
+
+    async def reach(self) -> str:
+        """Raise what keeps values from being read; where they are, if nothing does."""
+        await self.ask(lambda: self.blobs.has(NEVER_PUT))
+        return repr(self.blobs)
 
     async def ask(self, call: Callable[[], Awaitable[T]]) -> T:
         """Ask the blob store, which may be anybody's code, in turn with others."""

@@ -17,6 +17,9 @@ IN_THE_DATABASE = "database"
 DEFAULT_THRESHOLD = 64 * 1024
 """From how many characters on a text is large."""
 
+NO_RUN = RunId("00000000-0000-0000-0000-000000000000")
+"""In the place of a run, for what belongs to none."""
+
 # No JSON text begins so, and every other text that is stored in place of one is JSON.
 MARK = "@blob:"
 VALUE_NAME = re.compile(r"sha256-([0-9a-f]{64})")

@@ -248,8 +248,7 @@ class Store(
     async def findings(self, limit: int = 100) -> Findings:
         """Runs that break the invariant: no or a second home, a holder that is gone, a wait that nothing can meet.
 
-        And those that are handed back again and again for trouble that does not pass. Up to `limit` for each clause, so
-        that none hides another.
+        And those that are handed back again and again for trouble that stays. Up to `limit` for each clause.
         """
         ...
 
@@ -258,7 +257,11 @@ class Store(
         ...
 
     async def put_blob(self, key: BlobKey, content: bytes) -> None:
-        """Keep large content in the store itself; this and the next four as in the port Blobs."""
+        """Keep large content in the store itself; this, and the next but one to five, as in Blobs."""
+        ...
+
+    async def put_blob_once(self, key: BlobKey, content: bytes) -> bytes:
+        """Keep the content if the key has none yet; what it has from now on, whoever put that."""
         ...
 
     async def get_blob(self, key: BlobKey) -> bytes | None:

@@ -23,6 +23,7 @@ from stepfast.kernel.errors import (
     RowsRefused,
     RunTimeout,
     StepfastError,
+    StoreUnavailable,
     StoreUnusable,
     Unstorable,
     WrongCall,
@@ -315,7 +316,7 @@ class Execution:
                 self._save(rules.hand_back(run, "woken while parking", now))
             case RowsRefused():
                 self._save(rules.fail(run, _failed(Unstorable(f"The store refused the outcome: {error}")), now))
-            case BlobsFailed() | StoreUnusable():
+            case BlobsFailed() | StoreUnusable() | StoreUnavailable():
                 self.put_off(error)
             case _:
                 return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from stepfast.conformance.blobs import BlobsConformance
@@ -9,7 +10,7 @@ from stepfast.conformance.store.acts import continued, decide, end, fail, record
 from stepfast.conformance.store.harness import Harness
 from stepfast.conformance.store.suite import StoreMaker, StoreSuite, on_fresh_stores
 from stepfast.engine.clock import SystemClock
-from stepfast.kernel.blobs import reference_to
+from stepfast.kernel.blobs import NO_RUN, BlobKey, reference_to
 from stepfast.kernel.commands import Rerun
 from stepfast.kernel.decisions import Continue, Outcome
 from stepfast.kernel.durations import Instant
@@ -62,6 +63,14 @@ async def mentioned(harness: Harness, run_id: RunId, tenant: str = "acme") -> se
 @on_fresh_stores
 class StoreBlobsSuite(StoreSuite):
     """What a row still mentions is known, so that nothing is swept that somebody needs."""
+
+    async def test_what_is_put_once_is_never_replaced_by_that(self, harness: Harness) -> None:
+        key = BlobKey("acme", NO_RUN, "once")
+        answers = await asyncio.gather(*(harness.store.put_blob_once(key, bytes([n])) for n in range(8)))
+        assert len(set(answers)) == 1
+        assert await harness.store.get_blob(key) == answers[0]
+        await harness.store.put_blob(key, b"replaced")
+        assert await harness.store.put_blob_once(key, b"again") == b"replaced"
 
     async def test_references_in_what_a_run_got_and_did_are_mentioned(self, harness: Harness) -> None:
         run = await harness.held(input=reference("input"))

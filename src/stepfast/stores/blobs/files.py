@@ -2,28 +2,35 @@
 
 Every folder below the root is opened by its name in the one above it, and a link in its place is refused: whoever can
 write into the folder still cannot make a blob lead out of it. The root is found by its path for every call: one that
-was moved away, or is no longer mounted, is not written to unseen, and is found when it is back.
+was moved away, or is no longer mounted, is not written to unseen, and is found when it is back. It is known by the
+identity in it, for another may be in its place.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import secrets
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Self
+from typing import TypeVar
 
 from stepfast.kernel.blobs import BlobInfo, BlobKey
 from stepfast.kernel.durations import Instant
+from stepfast.kernel.errors import StoreUnavailable
 from stepfast.stores.blobs.names import HASHED, folder_of
+from stepfast.stores.blobs.problems import IDENTITY, another_there
+
+T = TypeVar("T")
 
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 # Names with a dot in front are no tenants.
 UNFINISHED, LOCK, TENANT = ".unfinished", ".lock", ".tenant"
+IDENTITY_BYTES = 16
 LEFT_BEHIND_S = 24 * 3_600
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -33,25 +40,39 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Files:
-    """A blob folder. Opening makes it; what is called later makes no other in its place."""
+    """The folder of that path, which is ours if it holds our identity.
+
+    Without one no folder is ours yet. Whatever is called but `make` makes no folder in the place of one that is away.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    @classmethod
-    def open(cls, folder: Path) -> Self:
-        """Make the folder where there is none, and clear away what a crash left unfinished long ago."""
         # Code that changes the working directory later does not change which folder is meant.
-        files = cls(folder.absolute())
-        folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
-        with files._root() as root, opened(root, UNFINISHED, make=True) as unfinished:
-            _clear_away(unfinished)
-        return files
+        self._folder = folder.absolute()
 
-    def write(self, key: BlobKey, content: bytes, put_at: int) -> None:
+    def identity(self) -> str | None:
+        """That of the folder that is there now; None where there is none, or it has none."""
+        with suppress(FileNotFoundError), self._root() as root:
+            return _identity(root)
+        return None
+
+    def prepare(self, identity: str | None) -> None:
+        """Clear away what a crash left unfinished long ago; where no folder is ours yet, see that one can be made."""
+        if identity is None:
+            self._check_room()
+            return
+        with suppress(StoreUnavailable, FileNotFoundError), self.whole(identity) as (_, unfinished):
+            _clear_away(unfinished)
+
+    def make(self) -> str:
+        """Make the folder where there is none, and an identity in it if it has none; which it has."""
+        self._folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+        with self._root() as root, opened(root, UNFINISHED, make=True) as unfinished:
+            return _made_identity(root, unfinished)
+
+    def write(self, key: BlobKey, content: bytes, put_at: int, identity: str) -> None:
         """Write beside all blobs, then move into place: nobody ever sees half a file."""
         with (
-            self.whole() as (root, unfinished),
+            self.whole(identity) as (root, unfinished),
             _written(unfinished, key.run_id, content, put_at) as file,
             # Removing is kept out meanwhile, with the folders that it would find empty.
             _locked(root, fcntl.LOCK_SH),
@@ -61,18 +82,14 @@ class Files:
             with opened(tenant, key.run_id, make=True) as run:
                 _move(file, unfinished, key.name, run)
 
-    def read(self, key: BlobKey) -> bytes | None:
-        with suppress(FileNotFoundError), self._root() as root, _of_run(root, key) as folder:
-            return read_file(folder, key.name)
-        return None
+    def read(self, key: BlobKey, identity: str | None) -> bytes | None:
+        return self._found(key, identity, lambda folder: read_file(folder, key.name))
 
-    def info(self, key: BlobKey) -> BlobInfo | None:
-        with suppress(FileNotFoundError), self._root() as root, _of_run(root, key) as folder:
-            return info_of(key, folder)
-        return None
+    def info(self, key: BlobKey, identity: str | None) -> BlobInfo | None:
+        return self._found(key, identity, lambda folder: info_of(key, folder))
 
-    def remove(self, key: BlobKey, put_before: Instant | None) -> bool:
-        with self.whole() as (root, _), _locked(root, fcntl.LOCK_EX), suppress(FileNotFoundError):
+    def remove(self, key: BlobKey, put_before: Instant | None, identity: str) -> bool:
+        with self.whole(identity) as (root, _), _locked(root, fcntl.LOCK_EX), suppress(FileNotFoundError):
             with _of_run(root, key) as folder:
                 found = info_of(key, folder)
                 if found is None or (put_before is not None and found.put_at >= put_before):
@@ -83,14 +100,39 @@ class Files:
         return False
 
     @contextmanager
-    def whole(self) -> Iterator[tuple[int, int]]:
-        """The root, and what is unfinished in it.
+    def whole(self, identity: str) -> Iterator[tuple[int, int]]:
+        """The root, and what is unfinished in it, if it is ours.
 
-        A folder without the latter is none that was opened, as the empty one where another should be mounted: what was
-        written there would be out of sight later, and what is not found there need not be gone.
+        Another, as the empty one where ours should be mounted, is not: what was written there would be out of sight
+        later, and what is not found there need not be gone.
         """
-        with self._root() as root, opened(root, UNFINISHED) as unfinished:
-            yield root, unfinished
+        with self._root() as root:
+            self._check(root, identity)
+            with opened(root, UNFINISHED, make=True) as unfinished:
+                yield root, unfinished
+
+    def _found(self, key: BlobKey, identity: str | None, look: Callable[[int], T]) -> T | None:
+        """What there is of a blob; None where there is none, and raises where that says nothing."""
+        if identity is None and not self._folder.exists():
+            return None
+        with self._root() as root:
+            with suppress(FileNotFoundError), _of_run(root, key) as folder:
+                return look(folder)
+            if identity is not None:
+                self._check(root, identity)
+            return None
+
+    def _check(self, root: int, identity: str) -> None:
+        found = _identity(root)
+        if found != identity:
+            raise another_there(self._folder, identity, found)
+
+    def _check_room(self) -> None:
+        nearest = next(path for path in (self._folder, *self._folder.parents) if path.exists())
+        if not nearest.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(nearest))
+        if not os.access(nearest, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(nearest))
 
     @contextmanager
     def _root(self) -> Iterator[int]:
@@ -100,6 +142,25 @@ class Files:
             yield root
         finally:
             os.close(root)
+
+
+def _identity(root: int) -> str | None:
+    """What a folder holds as its identity; people may have written it, with an end of line."""
+    try:
+        return read_file(root, IDENTITY).decode(errors="replace").strip() or None
+    except FileNotFoundError:
+        return None
+
+
+def _made_identity(root: int, unfinished: int) -> str:
+    """Give a folder an identity; of several at once who would, one gives it."""
+    with _locked(root, fcntl.LOCK_EX):
+        given = _identity(root)
+        if given is None:
+            given = secrets.token_hex(IDENTITY_BYTES)
+            with _written(unfinished, "identity", given.encode(), _now_ms()) as file:
+                _move(file, unfinished, IDENTITY, root)
+        return given
 
 
 @contextmanager
@@ -182,7 +243,7 @@ def _name(folder: int, tenant: str, unfinished: int) -> None:
     """Write down whose folder it is, where its name does not say it."""
     if not folder_of(tenant).startswith(HASHED) or _exists(folder, TENANT):
         return
-    with _written(unfinished, "tenant", tenant.encode(), time.time_ns() // 1_000_000) as file:
+    with _written(unfinished, "tenant", tenant.encode(), _now_ms()) as file:
         _move(file, unfinished, TENANT, folder)
 
 
@@ -197,6 +258,10 @@ def _written(unfinished: int, name: str, content: bytes, changed_at: int) -> Ite
         with suppress(OSError):
             os.unlink(file, dir_fd=unfinished)
         raise
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _move(file: str, unfinished: int, name: str, folder: int) -> None:

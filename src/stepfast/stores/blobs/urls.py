@@ -21,13 +21,14 @@ def blobs_for(given: str | Path | Blobs, store: Store, clock: Callable[[], int])
     # Whoever only checks what is meant needs neither.
     from stepfast.stores.blobs.database import DatabaseBlobs
     from stepfast.stores.blobs.folder import FolderBlobs
+    from stepfast.stores.blobs.memory import StoreMemory
 
     if given == IN_THE_DATABASE:
         return DatabaseBlobs(store)
-    if isinstance(given, Path):
-        return FolderBlobs(given, clock)
-    if isinstance(given, str):
-        return FolderBlobs(_folder(given), clock)
+    if isinstance(given, str | Path):
+        given = FolderBlobs(_folder(given) if isinstance(given, str) else given, clock)
+    if isinstance(given, FolderBlobs):
+        given.memory = StoreMemory(store)
     return given
 
 

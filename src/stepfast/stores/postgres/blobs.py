@@ -25,6 +25,12 @@ class PostgresBlobs:
         """Keep the content; it is committed when this returns."""
         await self._ask("put_blob", {**check_key(key)._asdict(), "content": content})
 
+    async def put_once(self, key: BlobKey, content: bytes) -> bytes:
+        """Keep the content if the key has none; what it has now."""
+        await self._ask("put_blob_once", {**check_key(key)._asdict(), "content": content})
+        found = await self.get(key)
+        return content if found is None else found
+
     async def get(self, key: BlobKey) -> bytes | None:
         """The content, or None when there is none of that key."""
         found = await self._ask("get_blob", check_key(key)._asdict())

@@ -334,6 +334,10 @@ class PostgresStore(
         """Keep large content in the store itself."""
         await self._blobs.put(key, content)
 
+    async def put_blob_once(self, key: BlobKey, content: bytes) -> bytes:
+        """Keep the content if the key has none yet; what it has from now on."""
+        return await self._blobs.put_once(key, content)
+
     async def get_blob(self, key: BlobKey) -> bytes | None:
         """The content, or None when there is none of that key."""
         return await self._blobs.get(key)

@@ -6,6 +6,12 @@ on conflict (run_id, tenant, name) do update
    set content = excluded.content,
        at = excluded.at;
 
+-- name: put_blob_once
+-- Keep a content, unless its key has one.
+insert into stepfast.blob (run_id, tenant, name, content, at)
+values (:run_id, :tenant, :name, :content, stepfast.now_ms())
+on conflict (run_id, tenant, name) do nothing;
+
 -- name: get_blob
 -- A content.
 select content

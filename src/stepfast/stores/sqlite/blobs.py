@@ -31,6 +31,13 @@ class SqliteBlobs:
         row = {**check_key(key)._asdict(), "content": content}
         await self._writer.run(lambda connection: fetch(connection, SQL["put_blob"], row))
 
+    async def put_once(self, key: BlobKey, content: bytes) -> bytes:
+        """Keep the content if the key has none; what it has now."""
+        row = {**check_key(key)._asdict(), "content": content}
+        await self._writer.run(lambda connection: fetch(connection, SQL["put_blob_once"], row))
+        found = await self.get(key)
+        return content if found is None else found
+
     async def get(self, key: BlobKey) -> bytes | None:
         """The content, or None when there is none of that key."""
         content: bytes | None = await self._ask("get_blob", key)
