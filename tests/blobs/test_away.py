@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from stepfast import Retry, RunState, StoreUnavailable, receive, step, workflow
+from stepfast import Retry, RunState, StoreUnavailable, receive, step, storage, workflow
 from stepfast.engine import keeping
 from stepfast.kernel.blobs import NO_RUN
 from stepfast.stores.blobs.memory import StoreMemory
@@ -38,6 +38,24 @@ async def make_and_wait(size: int) -> int:
     return len(text)
 
 
+@step(retry=Retry(attempts=1))
+async def save_and_load() -> int:
+    ran.ran("save_and_load")
+    if not await storage.exists("page"):
+        await storage.save("page", b"x" * 1_000)
+    moments["saved"].set()
+    await moments["go_on"].wait()
+    return len(await storage.load("page"))
+
+
+@workflow
+async def keep() -> int:
+    return await save_and_load()
+
+
+moments: dict[str, asyncio.Event] = {}
+
+
 @pytest.fixture(autouse=True)
 def soon_again(monkeypatch):
     """Neither the worker nor a run that it hands back keeps tests waiting."""
@@ -45,6 +63,7 @@ def soon_again(monkeypatch):
     monkeypatch.setattr(keeping, "TRIES", 3)
     monkeypatch.setattr(keeping, "LONGEST_PAUSE_S", 0.05)
     ran.clear()
+    moments.update(saved=asyncio.Event(), go_on=asyncio.Event())
 
 
 @pytest.fixture
@@ -158,6 +177,19 @@ async def test_why_and_doctor_say_that_the_folder_is_away(database, tmp_path, of
         assert await reads.result(timeout="30s") == BIG
         await writes.signal("go")
         assert await writes.result(timeout="30s") == BIG
+
+
+async def test_a_body_that_reads_while_the_folder_is_away_has_not_failed(database, tmp_path):
+    folder = tmp_path / "blobs"
+    async with app_with(database, [keep], folder) as app:
+        run = await app.start(keep)
+        await moments["saved"].wait()
+        async with unmounted(folder):
+            moments["go_on"].set()
+            assert "E-STORE-001: " in await handed_back(run, '"troubles": 2')
+        assert await run.result(timeout="30s") == 1_000
+        (record,) = await run.steps()
+    assert (record.attempt, record.state) == (1, "completed")
 
 
 async def test_doctor_says_where_large_values_are_and_makes_nothing(database, office, tmp_path, monkeypatch):

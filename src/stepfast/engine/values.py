@@ -12,6 +12,7 @@ from stepfast.kernel.blobs import (
     NO_RUN,
     BlobKey,
     Blobs,
+    BlobsAway,
     Reference,
     completed,
     is_reference,
@@ -19,7 +20,7 @@ from stepfast.kernel.blobs import (
     reference_to,
     restored,
 )
-from stepfast.kernel.errors import BlobsFailed, StepfastError
+from stepfast.kernel.errors import BlobsFailed, StepfastError, StoreUnavailable
 from stepfast.kernel.ids import RunId
 
 T = TypeVar("T")
@@ -78,6 +79,10 @@ class Values:
         async with self._room:
             try:
                 return await call()
+            except StoreUnavailable as error:
+                if not self.are_apart:
+                    raise
+                raise BlobsAway(*error.args) from error
             except StepfastError:
                 raise
             except Exception as error:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeGuard
 
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.errors import BlobDamaged, Invalid
+from stepfast.kernel.errors import BlobDamaged, Invalid, StoreUnavailable
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.texts import check_text
 
@@ -27,6 +27,10 @@ _REFERENCE = re.compile(rf"{MARK}{VALUE_NAME.pattern}:(\d{{1,12}})(\{{.*\}})?", 
 _NAME = re.compile(r"[a-z0-9_-][a-z0-9._-]{0,199}")
 _RUN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 NAMES_ALLOWED = "1 to 200 of the characters a-z 0-9 . _ -, of which `.` is not the first"
+
+
+class BlobsAway(StoreUnavailable):
+    """Large values are out of reach for now; a step that meets it has not failed, and its run is handed back."""
 
 
 class BlobKey(NamedTuple):

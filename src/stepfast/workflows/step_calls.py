@@ -9,6 +9,7 @@ from typing import Any
 
 from stepfast.errands import begin_errand
 from stepfast.kernel import rules
+from stepfast.kernel.blobs import BlobsAway
 from stepfast.kernel.decisions import Decision, OpenWait, Record
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.error_kinds import is_transient
@@ -219,7 +220,7 @@ class StepCall:
             if self._unwanted or ends_the_task(error, self._task):
                 raise
             meant = as_meant(error)
-            if isinstance(meant, Later):
+            if isinstance(meant, Later | BlobsAway):
                 context.stop(meant)
                 return True
             return await self._attempt_failed(asked, started_at, meant)
