@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from stepfast import Retry, RunFailed, RunState, continue_as, each, race, receive, step, workflow
+from stepfast import (
+    Invalid,
+    Retry,
+    RunFailed,
+    RunState,
+    continue_as,
+    current_run,
+    each,
+    race,
+    receive,
+    step,
+    workflow,
+)
 from stepfast.stores.sqlite import saving
 from stepfast.testing import Engine, crash_points, engine
 from stepfast.workflows.wait_calls import ReceiveCall
@@ -212,3 +226,66 @@ async def test_the_broken_twin_that_never_uses_up_what_was_heard_hears_it_twice(
     async with engine(database=database, workflows=[first_of_two]) as opened:
         run = await heard_by(opened, first_of_two, "one", "two")
         assert await opened.result(run) == ["one", "one"]
+
+
+@step
+async def bring(*names: str) -> None:
+    for name in names:
+        await HERE[0].app.get(current_run().id).signal(name, name, reason="as asked")
+
+
+HERE: list[Engine] = []
+
+
+@workflow
+async def brought_while_held(lives: int) -> str:
+    if lives == 1:
+        await bring("two", "one")
+    name, _ = await race(one=receive("one"), two=receive("two"))
+    if lives == 1:
+        continue_as(2)
+    return name
+
+
+async def test_a_signal_that_came_while_a_worker_had_the_run_is_told_of_once(database):
+    async with engine(database=database, workflows=[brought_while_held]) as opened:
+        HERE[:] = [opened]
+        run = await opened.start(brought_while_held, 1)
+        assert await opened.result(run) == "one"
+        told = [json.loads(event.data) for event in await opened.events(run) if event.type == "signalled"]
+        assert [(signal["name"], signal["reason"]) for signal in told] == [("two", "as asked"), ("one", "as asked")]
+
+
+@workflow
+async def numbers_and_words() -> list[Any]:
+    first = await race(one=receive("one", int), two=receive("two", int))
+    return [*first, await receive("two", str)]
+
+
+async def test_a_signal_that_lost_and_would_not_have_fitted_is_there_for_one_that_it_fits(database):
+    async with engine(database=database, workflows=[numbers_and_words]) as opened:
+        run = await opened.start(numbers_and_words)
+        await opened.signal(run, "one", 1)
+        await opened.signal(run, "two", "abc")
+        assert await opened.result(run) == ["one", 1, "abc"]
+
+
+@workflow
+async def first_that_fits() -> list[Any]:
+    found: list[Any] = []
+    while not found:
+        with suppress(Invalid):
+            found.append(await receive("one", int))
+    return found
+
+
+async def test_a_signal_that_does_not_fit_is_used_up_by_the_receive_that_says_so(database):
+    async with engine(database=database, workflows=[first_that_fits]) as opened:
+        run = await opened.start(first_that_fits)
+        await opened.signal(run, "one", "abc")
+        await opened.run_until_idle()
+        await opened.signal(run, "one", 1)
+        assert await opened.result(run) == [1]
+        await run.rerun()
+        await opened.run_until_idle()
+        assert (await run.info()).state is RunState.WAITING

@@ -155,17 +155,18 @@ def start_child(run: HeldRun, record: Record, wait: Wait, child: NewRun) -> Deci
     return decision
 
 
-def end_wait(run: HeldRun, record: Record, closed: Sequence[int], come: Message | None = None) -> Decision:
-    """What the code waited for has come, and is told of, or its time is over."""
+def end_wait(run: HeldRun, record: Record, closed: Sequence[int], taken: Message | None = None) -> Decision:
+    """What the code waited for has come, or its time is over."""
     decision = record_step(run, record, closed)
-    if come is not None and not come.told:
-        decision.events = (signalled(come), *decision.events)
+    if taken is not None:
+        decision.taken = (taken.n,)
     return decision
 
 
-def take(run: HeldRun, n: int) -> Decision:
-    """A message is used up."""
-    return Decision(run.fence, run.tenant, run.generation, taken=(n,))
+def take(run: HeldRun, message: Message) -> Decision:
+    """The code has been given a signal: it is used up, and told of if nobody has done so yet."""
+    events = () if message.told else (signalled(message),)
+    return Decision(run.fence, run.tenant, run.generation, events=events, taken=(message.n,))
 
 
 def signalled(message: Message) -> Event:

@@ -28,12 +28,18 @@ CODE_MOVES = "The run goes on from there when it has code that fits."
 def waits(seen: Seen) -> Iterator[Reason]:
     """A reason for each open wait, and behind them what keeps children from moving."""
     open_waits = _open_waits(seen)
-    if seen.look is not None and not open_waits and seen.look.token == seen.run.token:
+    if not open_waits and _is_left_waiting(seen):
         yield _set_aside(seen)
     come = _come(open_waits, seen)
     for wait in open_waits:
         yield _ready(wait, seen) if wait.wait_id in come else _wait(wait, seen)
     yield from _children_that_stand_still(seen)
+
+
+def _is_left_waiting(seen: Seen) -> bool:
+    """Whether it is nobody's, and not because a person holds it."""
+    run, look = seen.run, seen.look
+    return run.state is RunState.WAITING and look is not None and look.token == run.token and not look.hold
 
 
 def _set_aside(seen: Seen) -> Reason:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # What a thread may call while it unwinds, each in a `finally` or the end of a `with`, before it counts as one that does
 # not end.
-UNWINDING_CALLS = 1_000
+UNWINDING_CALLS = 100_000
 
 
 class Parked(BaseException):

@@ -307,11 +307,11 @@ class RunContext(Stay):
         self.moment = at
         if error is None:
             answer.set_result(value)
-            if type(asked.operation) is ReceiveCall:
-                asked.operation.heard(asked)
         else:
             self._heard.add(call)
             answer.set_exception(failures.mark(error, call))
+        if type(asked.operation) is ReceiveCall:
+            asked.operation.heard(asked)
 
     def _begin(self, asked: Asked, record: Record | None) -> None:
         if asked.answer.done():

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 from stepfast.kernel.decisions import CallId, Message, OpenWait, Record, Wait
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.rules import COMMAND_KINDS
-from stepfast.kernel.states import StepState, WaitKind
+from stepfast.kernel.states import WaitKind
 from stepfast.workflows.alarms import Alarms
 
 T = TypeVar("T")
@@ -73,9 +73,9 @@ class Mailbox:
 
     def _put_on_the_way(self, records: Sequence[Record]) -> None:
         """What calls have received is theirs, though the store has it still: their end was saved, and no more."""
-        received = {number_of(each) for each in records if each.kind == RECEIVE and each.state is StepState.COMPLETED}
-        self._taken = received & self._inbox.keys()
-        self._on_the_way = {n: self._inbox.pop(n)._replace(told=True) for n in self._taken}
+        received = {number_of(each) for each in records if each.kind == RECEIVE}
+        self._taken = {n for n in self._inbox if n in received}
+        self._on_the_way = {n: self._inbox.pop(n) for n in self._taken}
 
     @property
     def is_awaited(self) -> bool:
@@ -260,7 +260,7 @@ class Mailbox:
         """Whoever took it does not want it any more: it is for the next one, in its old place."""
         message = self._on_the_way.pop(n, None)
         if message is not None:
-            self._given_back[n] = message._replace(told=True)
+            self._given_back[n] = message
             self._sorted = None
             self.let_look()
 
@@ -271,9 +271,9 @@ class Mailbox:
             self._on_the_way[n] = message
             self._sorted = None
 
-    def hear(self, n: int) -> bool:
-        """The code has been given what came; whether the store still has it, for somebody else to take."""
-        return self._on_the_way.pop(n, None) is not None
+    def hear(self, n: int) -> Message | None:
+        """The code has been given what came; None: the store has it no more, for anybody else to take."""
+        return self._on_the_way.pop(n, None)
 
     def arrivals(self, wanted: Sequence[Address]) -> list[float]:
         """For each of those who are to be begun, which of all that has come it would take; of one address in turn."""
@@ -355,7 +355,7 @@ class Mailbox:
         return wait is not None and wait.due_at is not None and wait.due_at < at
 
 
-def number_of(record: Record) -> int:
-    """The number of the message that a call has received."""
-    number: int = json.loads(record.input).get("n", 0)
+def number_of(record: Record) -> int | None:
+    """The number of the message that a call has received, if it has received one."""
+    number: int | None = json.loads(record.input).get("n")
     return number

@@ -303,8 +303,9 @@ class Stay:
 
     def hear(self, n: int) -> None:
         """The code has been given a message: it is nobody else's any more, in this life of the run or a later one."""
-        if self.mailbox.hear(n):
-            self.save(rules.take(self.run, n), self._told)
+        message = self.mailbox.hear(n)
+        if message is not None:
+            self.save(rules.take(self.run, message), self._told)
 
     def _told(self, refused: BaseException | None) -> None:
         if refused is not None:

@@ -244,9 +244,7 @@ class WaitCall:
             self._stop_waiting(self._wait)
             closed = (self._wait.wait_id,)
         asked.context.busy.add(asked.call)
-        decision = rules.end_wait(asked.context.run, record, closed, taken)
-        if taken is not None and not self.is_heard_first:
-            decision.taken = (taken.n,)
+        decision = rules.end_wait(asked.context.run, record, closed, None if self.is_heard_first else taken)
         asked.context.save(decision, partial(asked.context.ended, asked, record.ended_at, value, error))
         asked.context.mailbox.note_end(asked.call, asked.context.host.clock.now())
         asked.context.mailbox.go_on()
@@ -326,13 +324,8 @@ class ReceiveCall(WaitCall):
             self.end(message.value or "null", message)
         return message is not None
 
-    def fail(self, error: BaseException, taken: Message | None = None) -> None:
-        # A message that cannot be read is used up.
-        self._number, self.is_heard_first = None, False
-        super().fail(error, taken)
-
     def heard(self, asked: Asked) -> None:
-        """The code has been given what came."""
+        """The code has been given what came, or why that cannot be read."""
         if self._number is not None:
             asked.context.hear(self._number)
 
@@ -341,14 +334,14 @@ class ReceiveCall(WaitCall):
             self.asked.context.mailbox.give_back(self._number)
 
     def recalled(self, asked: Asked, record: Record) -> None:
-        if record.state is StepState.COMPLETED:
-            self._number = number_of(record)
+        self._number = number_of(record)
+        if self._number is not None:
             asked.context.mailbox.take_back(self._number)
 
     def abandon(self, asked: Asked, record: Record) -> None:
         super().abandon(asked, record)
-        if record.state is StepState.COMPLETED:
-            asked.context.mailbox.give_back(number_of(record))
+        if (number := number_of(record)) is not None:
+            asked.context.mailbox.give_back(number)
 
 
 def by_arrival(mailbox: Mailbox, calls: Sequence[tuple[Asked, Record | None]]) -> Sequence[tuple[Asked, Record | None]]:
