@@ -167,7 +167,11 @@ def test_a_def_step_may_use_the_app(app):
 
 
 PAIRS = {
-    "Stepfast": (Stepfast, sync.Stepfast, {"as_client", "retire_worker", "workflow_named"}),
+    "Stepfast": (
+        Stepfast,
+        sync.Stepfast,
+        {"as_client", "database", "has_own_store", "retire_worker", "workflow_named"},
+    ),
     "Run": (Run, sync.Run, set()),
     "AppWorker": (AppWorker, sync.AppWorker, {"drained", "spent", "grace_ms"}),
     "Workers": (Workers, sync.Workers, set()),

@@ -101,6 +101,17 @@ async def test_sigterm_hands_a_run_back_whatever_its_step_does(client, database,
     assert (await run.info()).worker_id is None
 
 
+async def test_a_worker_whose_step_outlasts_the_grace_time_in_a_thread_has_missed_nothing(client, database, pipes):
+    await client.start(hanging_in_a_thread, pipes.folder)
+    with worker(database, "--grace", "0s") as process:
+        await pipes.hear("begun")
+        process.process.terminate()
+        assert await process.ends() == 0
+        assert process.process.stderr is not None
+        log = process.process.stderr.read()
+    assert ("worker_stopped" in log, "deadline_missed" in log, "runs_not_handed_back" in log) == (True, False, False)
+
+
 async def test_another_worker_takes_up_at_once_what_was_handed_back(client, database, pipes):
     run = await client.start(hanging, pipes.folder)
     with worker(database, "--grace", "0s", "--lease", "10m") as first:

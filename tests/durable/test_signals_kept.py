@@ -252,7 +252,7 @@ async def test_a_signal_that_came_while_a_worker_had_the_run_is_told_of_once(dat
         HERE[:] = [opened]
         run = await opened.start(brought_while_held, 1)
         assert await opened.result(run) == "one"
-        told = [json.loads(event.data) for event in await opened.events(run) if event.type == "signalled"]
+        told = [json.loads(event.data or "null") for event in await opened.events(run) if event.type == "signalled"]
         assert [(signal["name"], signal["reason"]) for signal in told] == [("two", "as asked"), ("one", "as asked")]
 
 

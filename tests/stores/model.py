@@ -71,9 +71,10 @@ class Model:
     def enrol(self, told: Enrolment) -> Enrolled:
         known = self.workers.get(told.worker_id)
         if known is None:
-            self.workers[told.worker_id] = Member(frozenset(told.codes), told.lease_ms, self.now)
+            self.workers[told.worker_id] = Member(frozenset(told.codes), told.crew, told.lease_ms, self.now)
         elif known.dead_at is None:
-            known.codes, known.lease_ms, known.seen_at = frozenset(told.codes), told.lease_ms, self.now
+            known.codes, known.crew = frozenset(told.codes), told.crew
+            known.lease_ms, known.seen_at = told.lease_ms, self.now
         self._wake_for_code(told.codes)
         last = {queue: self._served_last(queue, told.crew) for queue in told.queues}
         return Enrolled(Instant(self.now), {queue: tenant for queue, tenant in last.items() if tenant is not None})
@@ -89,8 +90,11 @@ class Model:
                 task.make_ready(self.now)
 
     def _served_last(self, queue: str, crew: str) -> str | None:
-        if (queue, crew) in self.turns:
-            return self.turns[queue, crew][1]
+        same = [worker_id for worker_id, member in self.workers.items() if member.crew == crew]
+        served = [(t.since_at, t.run.tenant) for t in self.tasks() if t.run.queue == queue and t.worker_id in same]
+        served += [self.turns[queue, crew]] if (queue, crew) in self.turns else []
+        if served:
+            return max(served)[1]
         left = [(left_at, other, tenant) for (line, other), (left_at, tenant) in self.turns.items() if line == queue]
         return max(left)[2] if left else None
 

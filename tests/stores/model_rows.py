@@ -77,6 +77,7 @@ class Member:
     """A worker."""
 
     codes: frozenset[str]
+    crew: str
     lease_ms: int
     seen_at: int
     dead_at: int | None = None

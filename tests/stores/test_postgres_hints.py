@@ -53,7 +53,8 @@ async def test_an_ear_that_lost_its_connection_listens_again(migrated_postgres_u
     ):
         heard = await listening(there)
         # Waits until it is gone: a process of the server that was only told to end hears on for a while.
-        end = "select pg_terminate_backend(pid, 60000) from pg_stat_activity where query ilike 'listen%'"
+        ours = "query ilike 'listen%' and datname = current_database()"
+        end = f"select pg_terminate_backend(pid, 60000) from pg_stat_activity where {ours}"
         assert await connection.fetchval(end)
         await until(heard, lambda: here.hint(["again"]))
         assert await next_of(heard) == "again"

@@ -38,12 +38,18 @@ class Deadline:
         self._app = app
         self._worker = worker
         self._loop = loop
+        self._timer: threading.Timer | None = None
 
     def begin(self) -> None:
         """From here on it counts."""
-        timer = threading.Timer(self._worker.grace_ms / 1_000 + HAND_BACK_S, self._missed)
+        self._timer = timer = threading.Timer(self._worker.grace_ms / 1_000 + HAND_BACK_S, self._missed)
         timer.daemon = True
         timer.start()
+
+    def is_met(self) -> None:
+        """The runs are handed back: what is left is the end of the process."""
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _missed(self) -> None:
         log.error("deadline_missed", worker_id=self._worker.worker_id)

@@ -111,8 +111,9 @@ class Host:
 
     async def run(self) -> int:
         """Work, and answer with the exit code."""
-        self._listen()
+        deadline = self._listen()
         code = await self._work()
+        deadline.is_met()
         # What is left is the end of the loop and of its threads: it may not be stopped, but it may be cut short.
         SIGNALS.ask(lambda: leave_soon(code), self._supervised)
         return code
@@ -128,7 +129,7 @@ class Host:
         await self._worker.stop()
         return min(reasons[reason] for reason in done)
 
-    def _listen(self) -> None:
+    def _listen(self) -> Deadline:
         loop = asyncio.get_running_loop()
         deadline = Deadline(self._app, self._worker, loop)
 
@@ -139,6 +140,7 @@ class Host:
         SIGNALS.ask(stop, self._supervised)
         if self._supervised:
             end_with_stdin()
+        return deadline
 
     async def _started_before(self, stop: asyncio.Task[bool]) -> bool:
         """Start the worker, unless a signal comes first: then there is nothing to hand back yet."""

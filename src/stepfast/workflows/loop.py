@@ -235,7 +235,8 @@ class RunLoop(asyncio.AbstractEventLoop):
             # One that is just being iterated over ends with the branch that does so.
             if generator.ag_frame is not None and not generator.ag_running:
                 self._close_generator(generator)
-        self._when_closed = then
+        if self._closing:
+            self._when_closed = then
         return bool(self._closing)
 
     def _generator_closed(self, task: asyncio.Task[Any]) -> None:
