@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from stepfast.base import AppBase
 from stepfast.engine.pruning import Progress
 from stepfast.engine.publishing import Publisher
-from stepfast.kernel.errors import Invalid
+from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.kernel.ids import parse_run_id
 from stepfast.kernel.numbers import check_whole
 from stepfast.kernel.ports import Clock
@@ -198,11 +198,15 @@ def _records_in(event: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 async def _handle_batch(host: Serverless, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     failures = []
     for record in records:
+        message_id = record.get("messageId")
         try:
             await host.handle(_run_id_in(record.get("body")))
+        except (StepfastError, json.JSONDecodeError) as error:
+            log.error("message_not_handled", message_id=message_id, error=error)
+            failures.append({"itemIdentifier": message_id})
         except Exception:
-            log.exception("message_not_handled", message_id=record.get("messageId"))
-            failures.append({"itemIdentifier": record.get("messageId")})
+            log.exception("message_not_handled", message_id=message_id)
+            failures.append({"itemIdentifier": message_id})
     return {"batchItemFailures": failures}
 
 

@@ -9,11 +9,13 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import apsw
 import asyncpg
 import pytest
 
+from stepfast import receive, step, workflow
 from stepfast.cli import checks
 from stepfast.cli.checks import Level
 from stepfast.kernel.durations import Instant
@@ -26,6 +28,7 @@ from stepfast.stores.grants import RoleKind
 from stepfast.stores.health import Health, LongTransaction, Weakness, examine
 from stepfast.stores.postgres import health as postgres_health
 from stepfast.stores.sqlite import health
+from stepfast.testing import engine
 from stepfast.tokens import fresh_keys
 from tests.cli.invoking import Office, invoke
 from tests.cli.office import WORKFLOWS, asking
@@ -216,6 +219,31 @@ async def test_runs_that_nobody_serves_are_told_of(client, office):
         ("workers", "queues", "codes"), "warn"
     )
     assert ("desk (1 ready)" in found["queues"][1], "asking@1 (1 ready)" in found["codes"][1]) == (True, True)
+
+
+def noting(word: str) -> Any:
+    @step
+    async def note(word: str) -> str:
+        return word
+
+    @workflow
+    async def notes() -> None:
+        await note(word)
+        await receive("go")
+
+    return notes
+
+
+async def test_runs_that_wait_for_code_that_fits_are_told_of(database, office):
+    before, after = noting("a"), noting("b")
+    async with engine(database=database, workflows=[before]) as opened:
+        run = await opened.start(before)
+        await opened.run_until_idle()
+    async with engine(database=database, workflows=[after]) as opened:
+        await opened.signal(run.id, "go")
+        await opened.run_until_idle()
+    level, text = (await examined(office))["codes"]
+    assert (level, "1 run waits for code that fits." in text) == ("warn", True)
 
 
 async def test_what_nobody_serves_is_counted_no_further_than_anybody_needs(client, office, monkeypatch):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
@@ -94,6 +95,58 @@ async def test_hints_that_cannot_be_heard_are_told_of_once_and_when_they_are_bac
         assert told(caplog) == ["hints_lost"]
         await until(heard, lambda: here.hint(["at last"]))
         assert told(caplog) == ["hints_lost", "hints_returned"]
+
+
+class Swallowing(CuttingProxy):
+    """Passes everything on for its first client, up to a moment; from then on nothing, and it tells nobody."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.is_shut = False
+        self.clients = 0
+
+    async def serve(self, client: Streams) -> None:
+        self.clients += 1
+        server = await self.dial()
+        ways = ((client[0], server[1]), (server[0], client[1]))
+        await asyncio.gather(*(self._pass(*way, is_first=self.clients == 1) for way in ways))
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_first: bool) -> None:
+        while data := await reader.read(65_536):
+            if not (is_first and self.is_shut):
+                writer.write(data)
+        writer.close()
+
+
+@contextlib.asynccontextmanager
+async def behind_a_way_that_swallows(url: str) -> AsyncIterator[tuple[PostgresStore, asyncio.Queue[str]]]:
+    """Somebody who hints, and what a process hears that listens by a way which swallows all from here on."""
+    way = Swallowing(url)
+    async with (
+        opened(url) as here,
+        way.listening() as direct_url,
+        opened(url, direct_url=direct_url) as there,
+    ):
+        heard = await listening(there)
+        way.is_shut = True
+        yield here, heard
+
+
+async def test_an_ear_whose_connection_is_swallowed_listens_by_another(migrated_postgres_url, monkeypatch, caplog):
+    caplog.set_level(logging.INFO, "stepfast")
+    for name in ("PAUSE_S", "LOOK_EVERY_S", "ANSWER_S"):
+        monkeypatch.setattr(hints, name, 0.05)
+    async with behind_a_way_that_swallows(migrated_postgres_url) as (here, heard):
+        await until(heard, lambda: here.hint(["again"]))
+    assert told(caplog)[:2] == ["hints_lost", "hints_returned"]
+
+
+async def test_the_broken_twin_that_waits_to_be_told_stays_deaf(migrated_postgres_url, monkeypatch):
+    monkeypatch.setattr(hints, "LOOK_EVERY_S", 3_600)
+    async with behind_a_way_that_swallows(migrated_postgres_url) as (here, heard):
+        for _ in range(300):
+            await here.hint(["again"])
+        assert heard.empty()
 
 
 async def test_an_ear_that_hears_and_closes_says_nothing(migrated_postgres_url, caplog):

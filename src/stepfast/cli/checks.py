@@ -11,6 +11,7 @@ from stepfast.cli.printing import took
 from stepfast.cli.serving import living_workers
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.ids import RunId
+from stepfast.kernel.reviews import ItemKind
 from stepfast.kernel.sinks import SinkView
 from stepfast.kernel.texts import counted
 from stepfast.kernel.views import LASTING_TROUBLE, WAIT_LONG_DUE, Finding
@@ -228,8 +229,15 @@ async def codes(app: Stepfast) -> Check:
     for line in (await app.queues.backlog(MOST)).lines:
         if line.code not in known:
             missing[line.code] += line.ready
+    waiting = (await app.exceptions.count(kind=ItemKind.BLOCKED))[ItemKind.BLOCKED]
+    if waiting and not missing:
+        found = f"{_number(waiting)} {'run waits' if waiting == 1 else 'runs wait'} for code that fits."
+        next_step = (
+            "`stepfast exceptions list --kind blocked` names them, and `stepfast runs why RUN` what does not fit."
+        )
+        return Check(Level.WARN, "codes", found, next_step)
     if not missing:
-        return Check(Level.OK, "codes", "A worker has the code of every ready run.")
+        return Check(Level.OK, "codes", "A worker has the code of every ready run, and none waits for other code.")
     found = ", ".join(f"{code} ({_number(missing[code])} ready)" for code in sorted(missing))
     return Check(Level.WARN, "codes", f"No worker has {found}.", "Start one whose app has it, or cancel the runs.")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from stepfast.errands import begin_errand
 from stepfast.kernel.errors import StoreUnavailable
@@ -26,6 +27,9 @@ CHANNEL = "stepfast"
 HINT = f"select pg_notify('{CHANNEL}', $1::text || ' ' || topic) from unnest($2::text[]) topic"
 
 PAUSE_S = 1.0
+# Who listens sends nothing, and hears nothing of a way that swallows what it should carry.
+LOOK_EVERY_S = 5.0
+ANSWER_S = 3.0
 
 
 class Ear:
@@ -64,11 +68,22 @@ class Ear:
     async def _keep_listening(self) -> None:
         while True:
             if self._connection is not None:
-                await self._broke.wait()
+                await self._until_broken(self._connection)
                 self._connection = None
-                self._tell_lost(f"{self._address.where} has ended the connection.")
+                self._tell_lost(f"{self._address.where} has ended the connection, or does not answer on it.")
             await asyncio.sleep(PAUSE_S)
             await self._try_to_listen()
+
+    async def _until_broken(self, connection: Connection) -> None:
+        while not self._broke.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._broke.wait(), LOOK_EVERY_S)
+                return
+            try:
+                await connection.execute("select 1", timeout=ANSWER_S)
+            except FAILURES:
+                connection.terminate()
+                return
 
     async def _try_to_listen(self) -> None:
         self._broke.clear()
