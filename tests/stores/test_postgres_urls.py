@@ -20,6 +20,14 @@ GOOD = (
     "postgresql:///db?host=one,two&port=1,2",
     "postgresql://host/db?user=me@cloud&password=a@b",
     "postgresql://host/db?application_name=a%20shop&search_path=",
+    "postgresql://host/db?application_name=me%40shop&search_path=a%40b",
+    "postgresql://host/db?application_name=me@shop&passfile=/files/me@shop/.pgpass",
+    "postgresql://host/db?sslmode=verify-full&sslrootcert=/etc/ca@2024.pem&sslkey=%40key",
+    "postgresql:///db?host=/run/me@shop,/run/postgresql",
+    "postgresql:///db?host=%40abstract",
+    "postgresql://me:secret@[fe80::1%eth0]:5432/db",
+    "postgresql://me:secret@[fe80::1%25eth0],host/db",
+    "postgresql://me:s%C3%A9cret@host/db",
 )
 # Each with the word that says what is wrong.
 WRONG = {
@@ -36,7 +44,14 @@ WRONG = {
     "postgresql://me:sec%ret@host/db": "%",
     "postgresql://me:secret%@host/db": "%",
     "postgresql://me:sec%00ret@host/db": "%",
-    "postgresql://me:sec%ffret@host/db": "apart",
+    "postgresql://me:sec%ffret@host/db": "UTF-8",
+    "postgresql://me:secret@host/db?application_name=%E9": "UTF-8",
+    "postgresql://me:sec%zz[::1]ret@host/db": "%",
+    "postgresql://me:secret@[fe80::1%00]/db": "%",
+    "postgresql://me:?secret@host:5432/db?application_name=x": "@",
+    "postgresql://me:12/?secret@/db?host=/run": "@",
+    "postgresql://me:secret@host/db?search_path=a@b": "@",
+    "postgresql:///db?host=one,me:secret@two": "@",
     "postgresql://me:secret@host/d%b": "%",
     "postgresql://me:secret@host:0/db": "port",
     "postgresql://me:secret@host:99999/db": "port",
@@ -78,7 +93,21 @@ SHOWN = {
     "postgresql://host:5432/db?user=me@cloud": "postgresql://host:5432/db?user=me@cloud",
     "postgresql://me:a:b@host/db": "postgresql://me:***@host/db",
     "postgresql://host:99999/db": "postgresql://host:99999/db",
-    "host=db password='a b' user=me": "host=db password=*** user=me",
+    "postgresql:///db?host=/run/postgresql": "postgresql:///db?host=/run/postgresql",
+    "postgresql:///db": "postgresql:///db",
+    "postgresql://me:secret@/db": "postgresql://me:***@/db",
+    "POSTGRES://me:secret@host/db": "postgres://me:***@host/db",
+    "postgresql://host/db?password=sec ret&sslmode=require": "postgresql://host/db?password=***&sslmode=require",
+    "postgresql://host/db?%70assword=secret": "postgresql://host/db?%70assword=***",
+    "postgresql://host/db?sslpassword=secret": "postgresql://host/db?sslpassword=***",
+    "postgresql://me:secret@host/db?application_name=a@b": "postgresql://me:***@host/db?application_name=a@b",
+    " postgresql://me:sec@ret@host/db": " postgresql://me:***@host/db",
+    "postgresql+asyncpg://me@host/db": "postgresql+asyncpg://me@host/db",
+    "postgresql:me:sec:r@et@host": "postgresql:***@host",
+    "postgresql:/me:/secret@host": "postgresql:***@host",
+    "postgres:sec://ret@host": "postgres:***@host",
+    "host=db password=sec&ret user=me": "host=db password=***",
+    "host=db password='a b' user=me": "host=db password=***",
     "host=db password = secret": "host=db password = ***",
     "me:secret@host:5432/db": "me:***@host:5432/db",
     "mysql://me:sec/r@et@host/db": "mysql://me:***@host/db",
@@ -89,6 +118,11 @@ SHOWN = {
 @pytest.mark.parametrize(("url", "shown"), SHOWN.items(), ids=SHOWN)
 def test_a_url_is_shown_without_its_password(url, shown):
     assert without_password(url) == shown
+
+
+@pytest.mark.parametrize("url", [url for url in GOOD if "password=" not in url and ":s" not in url])
+def test_a_url_without_a_password_is_shown_as_it_is(url):
+    assert without_password(url) == url
 
 
 OPTIONS = {

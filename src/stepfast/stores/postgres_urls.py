@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from urllib.parse import SplitResult, parse_qsl, unquote_to_bytes, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote_plus, unquote_to_bytes, urlsplit
 
 from stepfast.kernel.errors import Invalid
 
@@ -17,18 +17,18 @@ POSTGRES = ("postgresql", "postgres")
 
 _ESCAPED = "In a user, password or name write @ as %40, / as %2F, : as %3A, ? as %3F, # as %23, [ as %5B and % as %25."
 _BAD_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
+_BRACKETED = re.compile(r"\[[^\[\]]*\]")
 _HOST = re.compile(r"(?:\[[^\[\]]+\]|[^:\[\]]+)?(?::(?P<port>[^:]*))?")
 _LAST_PORT = 65_535
-# Users of some clouds are called user@server.
-_MAY_HAVE_AT = ("user", "password")
+# Options in whose values an @ is common: users of some clouds are called user@server, and files may be called anything.
+_MAY_HAVE_AT = re.compile(r"user|password|application_name|passfile|ssl\w+")
 
+_SCHEME = re.compile(r"\s*[\w+.-]+://")
 # Behind the first colon, up to the last @: all that a password with any character in it can be.
-_AFTER_COLON = re.compile(r"(?<=://)([^:]*):.*@", re.DOTALL)
+_AFTER_COLON = re.compile(r"^([^:]*):.*@", re.DOTALL)
 # Without any @ it may be a password all the same, if it is no port.
-_NO_PORT = re.compile(r"(?<=://)([^:@]*):(?!\d+(?:[/,]|$))[^@]*$", re.DOTALL)
-_NAMED = re.compile(r"(password\s*=\s*)('[^']*'|[^\s&]+)", re.IGNORECASE)
-_NAMED_TO_THE_END = re.compile(r"(password=).*", re.IGNORECASE | re.DOTALL)
-_BEFORE_AT = re.compile(r"(?<=:)[^/:@\s][^:@\s]*(?=@)")
+_NO_PORT = re.compile(r"^([^:@]*):(?!\d+(?:[/,]|$))[^@]*$", re.DOTALL)
+_NAMED_TO_THE_END = re.compile(r"(password\s*=\s*).*", re.IGNORECASE | re.DOTALL)
 
 
 class WrongAddress(Invalid):
@@ -48,16 +48,29 @@ def check_address(url: str) -> None:
 
 def without_password(url: str) -> str:
     """A database URL that may be shown; also what is none, as the words that libpq takes, may have a password."""
-    with suppress(ValueError, WrongAddress):
-        parts = urlsplit(url)
-        if parts.scheme in POSTGRES:
+    scheme = _SCHEME.match(url)
+    if scheme is not None and scheme[0].lower().removesuffix("://") in POSTGRES:
+        with suppress(ValueError, WrongAddress):
             check_address(url)
-            if parts.password is not None:
-                parts = parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":***@"))
-            return _NAMED.sub(r"\1***", parts.geturl())
-    if "://" in url:
-        return _NAMED_TO_THE_END.sub(r"\1***", _NO_PORT.sub(r"\1:***", _AFTER_COLON.sub(r"\1:***@", url)))
-    return _BEFORE_AT.sub("***", _NAMED.sub(r"\1***", url))
+            return _masked(urlsplit(url))
+    start, rest = ("", url) if scheme is None else (scheme[0], url[scheme.end() :])
+    rest = _AFTER_COLON.sub(r"\1:***@", rest)
+    if start:
+        rest = _NO_PORT.sub(r"\1:***", rest)
+    return _NAMED_TO_THE_END.sub(r"\1***", f"{start}{rest}")
+
+
+def _masked(parts: SplitResult) -> str:
+    """A URL without fault; put together here, since `geturl` may leave out the // where no host follows."""
+    user, at, hosts = parts.netloc.rpartition("@")
+    name, colon, _ = user.partition(":")
+    query = "&".join(map(_masked_option, parts.query.split("&")))
+    return f"{parts.scheme}://{name}{colon and ':***'}{at}{hosts}{parts.path}{query and '?'}{query}"
+
+
+def _masked_option(option: str) -> str:
+    name, _, _ = option.partition("=")
+    return f"{name}=***" if "password" in unquote_plus(name).lower() else option
 
 
 def _has_fragment(parts: SplitResult) -> bool:
@@ -65,8 +78,15 @@ def _has_fragment(parts: SplitResult) -> bool:
 
 
 def _has_stray_at(parts: SplitResult) -> bool:
-    stray = (value for name, value in parse_qsl(parts.query) if name not in _MAY_HAVE_AT)
-    return parts.netloc.count("@") > 1 or any("@" in text for text in (parts.path, *stray))
+    return parts.netloc.count("@") > 1 or "@" in parts.path or any(map(_is_stray, parts.query.split("&")))
+
+
+def _is_stray(option: str) -> bool:
+    """Whether an option has an @, as it is written, that may be the one behind a password with a ? in it."""
+    name, _, value = option.partition("=")
+    if name == "host":
+        return any("@" in host for host in value.split(",") if not host.startswith("/"))
+    return "@" in name or ("@" in value and _MAY_HAVE_AT.fullmatch(name) is None)
 
 
 def _has_odd_options(parts: SplitResult) -> bool:
@@ -74,12 +94,17 @@ def _has_odd_options(parts: SplitResult) -> bool:
 
 
 def _has_bad_escape(parts: SplitResult) -> bool:
-    return any(_BAD_ESCAPE.search(part) or _is_no_text(part) for part in parts)
+    user, _, hosts = parts.netloc.rpartition("@")
+    # Within brackets a % may begin the zone of an address.
+    plain = (user, _BRACKETED.sub("", hosts), parts.path, parts.query)
+    return any(map(_BAD_ESCAPE.search, plain)) or any("%00" in part for part in parts)
 
 
-def _is_no_text(part: str) -> bool:
-    # What is no UTF-8 is a ValueError: such a URL cannot be taken apart either.
-    return "\0" in unquote_to_bytes(part).decode()
+def _has_no_text(parts: SplitResult) -> bool:
+    try:
+        return not [unquote_to_bytes(part).decode() for part in parts]
+    except UnicodeDecodeError:
+        return True
 
 
 def _has_bad_host(parts: SplitResult) -> bool:
@@ -108,8 +133,9 @@ def _is_host(host: str) -> bool:
 
 _FAULTS: tuple[tuple[Callable[[SplitResult], bool], str], ...] = (
     (_has_fragment, "it has a # in it."),
-    (_has_stray_at, "it has an @ where none can be, as behind a / or another @ of a password."),
     (_has_odd_options, "behind the ? it has something other than name=value, with & between several."),
+    (_has_stray_at, "it has an @ where none can be, as behind a /, a ? or another @ of a password."),
     (_has_bad_escape, "it has a % that does not begin the two hexadecimal digits of a character."),
+    (_has_no_text, "its characters behind a % are no UTF-8, in which é is %C3%A9."),
     (_has_bad_host, f"it has no host, or one whose port is no number from 1 to {_LAST_PORT:,}."),
 )
