@@ -76,11 +76,10 @@ class Earlier:
 
     async def newest(self, before: RunId | None, limit: int) -> list[RunId]:
         """So many of them, behind a run, where pages go from the newest to the oldest."""
-        if self._command.dry_run or self._command.key is None:
+        key = self._command.shared_key
+        if self._command.dry_run or key is None:
             return []
-        return await self._store.answered(
-            self._tenant, self._command.command.name, self._command.key, before=before, limit=limit
-        )
+        return await self._store.answered(self._tenant, self._command.command.name, key, before=before, limit=limit)
 
     async def among(self, read: Read[V], before: RunId | None, size: int) -> list[V]:
         """What the filter finds, with those of them that it finds no more in their places."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,8 +20,11 @@ from stepfast.kernel.commands import (
 from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.numbers import check_whole
-from stepfast.kernel.texts import MAX_NOTE, check_optional_text, shown
+from stepfast.kernel.texts import MAX_BYTES, MAX_NOTE, check_optional_text, check_text, shown
 from stepfast.workflows.functions import MAX_VERSION
+
+# A run's id has 36 characters.
+_MAX_SHARED = MAX_BYTES - len("/") - 36
 
 ACTIONS = ("cancel", "pause", "resume", "retry", "rerun")
 
@@ -41,7 +45,24 @@ class Asked(NamedTuple):
     def of_one_among_many(self, run_id: RunId, tenant: str | None) -> Request:
         """The same for one of several runs: each needs a key of its own."""
         request = self.of(run_id, tenant)
-        return request if self.key is None else request._replace(key=f"{self.key}/{run_id}")
+        return request._replace(key=key_of_one(self.shared_key, run_id))
+
+    @property
+    def shared_key(self) -> str | None:
+        """What the keys of several runs have in common."""
+        return shared_key(self.key)
+
+
+def shared_key(key: str | None) -> str | None:
+    """The key of a command for several runs, in a form that leaves room for the id of each."""
+    if key is None or len(check_text("key", key).encode()) <= _MAX_SHARED:
+        return key
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def key_of_one(shared: str | None, run_id: RunId) -> str | None:
+    """The key of one of several runs."""
+    return None if shared is None else f"{shared}/{run_id}"
 
 
 def asked(command: Command, key: str | None, reason: str | None, actor: str | None, dry_run: bool = False) -> Asked:

@@ -106,6 +106,21 @@ async def test_a_command_with_a_key_for_several_runs_counts_once_for_each(client
     assert [[event.type for event in await run.history()] for run in runs] == [["queued", "paused"]] * 2
 
 
+async def test_any_key_will_do_for_several_runs_and_counts_once_however_they_are_chosen(client, office):
+    runs, key = [await client.start(asking) for _ in range(2)], "é" * 500
+    named = await office("runs", "pause", *(run.id for run in runs), "--key", key, "-o", "json")
+    chosen = await office("runs", "pause", "--workflow", "asking", "--key", key, "--yes", "-o", "json")
+    assert [set(done.json["changed"]) for done in (named, chosen)] == [{run.id for run in runs}] * 2
+    assert [[event.type for event in await run.history()] for run in runs] == [["queued", "paused"]] * 2
+
+
+@pytest.mark.parametrize(("key", "size"), [("k" * 1_001, "1,001 characters"), ("", "0 characters")])
+async def test_a_key_for_several_runs_that_is_none_is_refused_as_it_was_given(client, office, key, size):
+    runs = [await client.start(asking) for _ in range(2)]
+    done = await office("runs", "pause", *(run.id for run in runs), "--key", key)
+    assert (done.code, f"key has {size}" in done.err) == (2, True)
+
+
 async def test_of_several_runs_one_that_is_refused_keeps_no_other_back(client, office):
     ended, opened = await client.start(asking), await client.start(asking)
     await ended.cancel()

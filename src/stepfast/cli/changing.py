@@ -17,6 +17,7 @@ from stepfast.cli.filters import page_options
 from stepfast.cli.output import put
 from stepfast.cli.printing import UNCUT, console, print_json, print_table, say, visible
 from stepfast.cli.signals import INTERRUPTION
+from stepfast.control import key_of_one, shared_key
 from stepfast.kernel.commands import Changed
 from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.kernel.ids import RunId
@@ -202,15 +203,16 @@ def _answers(client: Client, app: Stepfast, action: Action, choice: Choice) -> A
 
 async def _named(client: Client, app: Stepfast, action: Action, choice: Choice) -> AsyncIterator[BulkAnswer]:
     """Each of the named runs by itself: one that is refused keeps no other back."""
+    key = shared_key(choice.key)
     for name in dict.fromkeys(choice.runs):
-        async for answer in answered(_one_named(client, app, action, name, choice.key)):
+        async for answer in answered(_one_named(client, app, action, name, key)):
             yield answer
 
 
 async def _one_named(client: Client, app: Stepfast, action: Action, name: str, key: str | None) -> BulkAnswer:
     try:
         view = await client.find(app, name)
-        await action.one(app, view.run_id, None if key is None else f"{key}/{view.run_id}")
+        await action.one(app, view.run_id, key_of_one(key, view.run_id))
         return BulkAnswer(1, (view.run_id,))
     except StepfastError as error:
         return BulkAnswer(1, refused=(Refusal(RunId(name), error),))
