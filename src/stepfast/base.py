@@ -16,7 +16,7 @@ from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.kernel.texts import check_list, check_optional_text, check_text, shown
 from stepfast.listening import Listeners
 from stepfast.settings import Found, Settings, read_settings, warn_of_unknown
-from stepfast.sharing import Shared, is_alive
+from stepfast.sharing import OTHER_LOOP, Shared, is_alive, refuse_in_other_loop
 from stepfast.stores.blobs.urls import blobs_for
 from stepfast.stores.urls import is_sqlite, sqlite_path, store_for
 from stepfast.tokens import GivenKeys, KeyFile, NoKeys, TokenKeys, new_callback
@@ -80,6 +80,7 @@ class AppBase:
         self._bound: dict[Hashable, Workflow] = {}
         self._parts: Parts | None = None
         self._is_opening = False
+        self._other_loop = OTHER_LOOP
         self._shared: Shared[Parts] = Shared(self._open_store, self.close)
         known: list[Workflow] | None = None
         if workflows is not None:
@@ -318,6 +319,7 @@ class AppBase:
         refuse_in_workflow("A call of the app")
         if self._parts is None:
             raise StepfastError("The app is not open. Use it inside `async with app:`.")
+        refuse_in_other_loop(self._parts.loop, self._other_loop)
         return self._parts
 
 

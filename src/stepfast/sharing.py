@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Generic, TypeVar
 
 from stepfast.errands import begin_errand
 from stepfast.kernel.errors import StepfastError
+
+OTHER_LOOP = "This app is open in another event loop. Use it from there, or make an app of its own for this one."
 
 T = TypeVar("T")
 
@@ -80,6 +82,11 @@ def is_alive(loop: asyncio.AbstractEventLoop) -> bool:
         return True
     if loop.is_closed():
         return False
-    raise StepfastError(
-        "This app is open in another event loop. Use it from there, or make an app of its own for this one."
-    )
+    raise StepfastError(OTHER_LOOP)
+
+
+def refuse_in_other_loop(loop: asyncio.AbstractEventLoop, told: str = OTHER_LOOP) -> None:
+    """Refuse to those who are in another loop what would wait for ever, or fail with an error of the driver."""
+    with suppress(RuntimeError):
+        if asyncio.get_running_loop() is not loop:
+            raise StepfastError(told)

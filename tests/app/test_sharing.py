@@ -220,6 +220,14 @@ async def test_an_app_is_not_used_from_two_loops_at_once(database):
         assert await app.serverless().handle(run.id) is Handled.COMPLETED
 
 
+@pytest.mark.parametrize("call", [lambda app: app.start(quick), lambda app: app.runs(), lambda app: app.workers.list()])
+async def test_an_open_app_refuses_calls_from_another_loop_at_once(database, call):
+    async with app_on(database, [quick], worker=False) as app:
+        with pytest.raises(StepfastError, match="another event loop"):
+            await asyncio.to_thread(lambda: asyncio.run(call(app)))
+        assert await app.runs() == []
+
+
 def test_calls_of_a_lambda_in_several_threads_take_turns(database):
     app = app_on(database, [quick], worker=False)
     handler = lambda_handler(app)

@@ -37,6 +37,36 @@ def test_the_fixtures_work_in_async_and_in_blocking_tests(tmp_path, mode, text):
     assert "2 passed" in told_of_tests(tmp_path, {"test_nap": text}, mode)
 
 
+SCOPED = """
+import pytest
+import pytest_asyncio
+from stepfast import workflow
+from stepfast.testing import engine
+
+@workflow
+async def order() -> str:
+    return "done"
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def own_engine():
+    async with engine(workflows=[order]) as opened:
+        yield opened
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_with_the_fixture_of_another_loop(stepfast_engine):
+    assert await stepfast_engine.run(order) == "done"
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_with_a_fixture_of_the_same_loop(own_engine):
+    assert await own_engine.run(order) == "done"
+"""
+
+
+def test_an_engine_of_another_event_loop_is_refused_with_the_remedy(tmp_path):
+    told = told_of_tests(tmp_path, {"test_scoped": SCOPED}, "strict")
+    assert ("1 failed, 1 passed" in told, "with pytest-asyncio the same `loop_scope`" in told) == (True, True)
+
+
 OWN = """
 from stepfast import step, workflow
 

@@ -29,6 +29,10 @@ from stepfast.workflows.functions import AnyWorkflow
 T = TypeVar("T")
 
 MAX_REVIEWS = 1_000
+OTHER_LOOP = (
+    "This engine was opened in another event loop than it is used in. Open it in the test, with `async with engine()`, "
+    "or let its fixture and the test have one loop: with pytest-asyncio the same `loop_scope`."
+)
 
 
 class HandApp(Stepfast):
@@ -47,6 +51,7 @@ class HandApp(Stepfast):
             database, workflows=workflows, worker=False, clock=clock, executors=executors, policies=policies
         )
         self._mortal = mortal
+        self._other_loop = OTHER_LOOP
         if isinstance(self.token_keys, NoKeys):
             self.token_keys = GivenKeys(fresh_keys())
 
