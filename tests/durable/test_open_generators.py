@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stepfast import Later, RunState, continue_as, receive, sleep, step, workflow
+from stepfast import Later, RunState, continue_as, race, receive, sleep, step, workflow
 from stepfast.testing import engine
 from stepfast.workflows import perform
 from stepfast.workflows.loop import RunLoop
@@ -170,6 +170,28 @@ async def test_a_generator_that_is_open_when_its_code_raises_is_closed_before_th
         assert (len(released), await steps_of(run, "release")) == (1, ["completed"])
         events = [event.type for event in await opened.events(run)]
         assert events[-1] == "failed"
+
+
+HELD: list[Any] = []
+
+
+async def first_page() -> int:
+    HELD.append(pages_later())
+    return await anext(HELD[-1])
+
+
+@workflow
+def holds_one_that_a_branch_has_opened() -> str:
+    name, _ = race.sync(page=first_page)
+    return name
+
+
+async def test_a_thread_that_has_ended_does_not_keep_what_it_held_from_being_closed(database, released):
+    async with engine(database=database, workflows=[holds_one_that_a_branch_has_opened]) as opened:
+        run = await opened.start(holds_one_that_a_branch_has_opened)
+        assert await opened.result(run) == "page"
+        HELD.clear()
+        assert (released, await steps_of(run, "release")) == (["pages"], ["completed"])
 
 
 async def test_each_life_of_a_run_closes_what_it_has_left_open(database, released):

@@ -210,6 +210,8 @@ class Performance:
         future.add_done_callback(self._code_ended)
 
     def _code_ended(self, code: asyncio.Future[Any]) -> None:
+        # Nor does a thread go on: what is closed now is all that is left to be given results.
+        self._context.computes = False
         if self._ending is not None or self._context.stopped_by is not None:
             _look_at(code)
         elif self._context.loop.close_generators(partial(self._code_ended, code)):
