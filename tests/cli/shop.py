@@ -17,6 +17,12 @@ def tell(folder: str, word: str) -> None:
     Path(folder, word).write_text(str(os.getpid()))
 
 
+def tell_and_hang(folder: str) -> None:
+    """Stay where nobody can be stopped."""
+    tell(folder, "begun")
+    threading.Event().wait(LONG_S)
+
+
 def first_time(folder: str) -> bool:
     """Whether this is asked for the first time, in any process."""
     try:
@@ -37,16 +43,21 @@ async def hang_once(folder: str) -> int:
 @step
 def hang_once_in_a_thread(folder: str) -> int:
     if first_time(folder):
-        tell(folder, "begun")
-        threading.Event().wait(LONG_S)
+        tell_and_hang(folder)
     return os.getpid()
 
 
 @step
 async def block_the_loop_once(folder: str) -> int:
     if first_time(folder):
-        tell(folder, "begun")
-        threading.Event().wait(LONG_S)
+        tell_and_hang(folder)
+    return os.getpid()
+
+
+@step
+async def hang_in_a_thread_of_its_own(folder: str) -> int:
+    if first_time(folder):
+        await asyncio.to_thread(tell_and_hang, folder)
     return os.getpid()
 
 
@@ -75,6 +86,11 @@ async def hanging_in_a_thread(folder: str) -> int:
 @workflow
 async def blocking(folder: str) -> int:
     return await block_the_loop_once(folder)
+
+
+@workflow
+async def leaving_a_thread(folder: str) -> int:
+    return await hang_in_a_thread_of_its_own(folder)
 
 
 @workflow

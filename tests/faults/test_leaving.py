@@ -14,7 +14,7 @@ from stepfast.worker.execute import Executor
 from stepfast.worker.heartbeat import Heartbeat
 from stepfast.worker.lease import Lease
 from tests.cli.processes import ROOT, SHOP, Pipes, environment
-from tests.cli.shop import blocking, hanging
+from tests.cli.shop import LONG_S, blocking, hanging, leaving_a_thread
 from tests.faults.server import own_server
 from tests.support.apps import app_on, migrated
 from tests.support.workflows import say
@@ -77,6 +77,37 @@ async def test_a_worker_process_ends_although_a_step_blocks_its_loop(database, t
 
 async def test_the_broken_twin_without_a_deadline_stays(database, tmp_path):
     assert await ends_with_a_blocked_loop(database, tmp_path, STUCK, LONG_AFTER_S) is None
+
+
+async def ends_with_a_thread_left(database: str, folder: Path, program: str, patience_s: float) -> int | None:
+    """How a worker process ends that has handed its run back while a thread of its step goes on; None: it does not."""
+    pipes = Pipes(folder, "begun")
+    options = ["worker", "--app", SHOP, "--grace", "0s", "--lease", "10m", "--database", database]
+    async with app_on(database, [leaving_a_thread], worker=False) as client:
+        run = await client.start(leaving_a_thread, pipes.folder)
+        with subprocess.Popen([sys.executable, "-c", program, *options], cwd=ROOT, env=environment()) as process:
+            try:
+                await pipes.hear("begun")
+                process.terminate()
+                return await asyncio.to_thread(process.wait, patience_s)
+            except subprocess.TimeoutExpired:
+                return None
+            finally:
+                process.kill()
+                assert (await run.info()).worker_id is None
+
+
+# Less than the thread of the step goes on, so that who waits for it is still there.
+BEFORE_THE_THREAD_S = LONG_S / 2
+UNENDING = f"from stepfast.cli import leaving; leaving.LAST_THREADS_S = 3_600; {COMMAND}"
+
+
+async def test_a_worker_process_ends_although_a_thread_of_a_step_goes_on(database, tmp_path):
+    assert await ends_with_a_thread_left(database, tmp_path, COMMAND, BEFORE_THE_THREAD_S) == 0
+
+
+async def test_the_broken_twin_that_waits_for_the_last_threads_stays(database, tmp_path):
+    assert await ends_with_a_thread_left(database, tmp_path, UNENDING, LONG_AFTER_S) is None
 
 
 async def test_a_worker_process_that_a_silent_store_keeps_waiting_ends_and_says_so(tmp_path):

@@ -7,7 +7,10 @@ import os
 import signal
 import sys
 import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from stepfast.app import Stepfast
 from stepfast.cli.exits import ERROR, OK
@@ -39,17 +42,19 @@ class Deadline:
         self._worker = worker
         self._loop = loop
         self._timer: threading.Timer | None = None
+        self._ends_at = 0.0
 
     def begin(self) -> None:
         """From here on it counts."""
-        self._timer = timer = threading.Timer(self._worker.grace_ms / 1_000 + HAND_BACK_S, self._missed)
-        timer.daemon = True
-        timer.start()
+        span_s = self._worker.grace_ms / 1_000 + HAND_BACK_S
+        self._ends_at = time.monotonic() + span_s
+        self._timer = _timer(span_s, self._missed)
 
-    def is_met(self) -> None:
-        """The runs are handed back: what is left is the end of the process."""
+    def is_met(self, code: int) -> None:
+        """The runs are handed back: what is left is the end of the process, which no thread may put off for long."""
         if self._timer is not None:
             self._timer.cancel()
+            _timer(max(self._ends_at - time.monotonic(), LAST_THREADS_S), partial(end, code))
 
     def _missed(self) -> None:
         log.error("deadline_missed", worker_id=self._worker.worker_id)
@@ -82,9 +87,14 @@ class Deadline:
 
 def leave_soon(code: int) -> None:
     """End the process with this code although a thread of user code may go on; threads cannot be stopped."""
-    timer = threading.Timer(LAST_THREADS_S, end, [code])
+    _timer(LAST_THREADS_S, partial(end, code))
+
+
+def _timer(span_s: float, call: Callable[[], object]) -> threading.Timer:
+    timer = threading.Timer(span_s, call)
     timer.daemon = True
     timer.start()
+    return timer
 
 
 def end_with_stdin() -> None:

@@ -113,7 +113,7 @@ class Host:
         """Work, and answer with the exit code."""
         deadline = self._listen()
         code = await self._work()
-        deadline.is_met()
+        deadline.is_met(code)
         # What is left is the end of the loop and of its threads: it may not be stopped, but it may be cut short.
         SIGNALS.ask(lambda: leave_soon(code), self._supervised)
         return code
