@@ -15,7 +15,7 @@ import apsw
 import asyncpg
 import pytest
 
-from stepfast import receive, step, workflow
+from stepfast import receive, review, step, workflow
 from stepfast.cli import checks
 from stepfast.cli.checks import Level
 from stepfast.kernel.durations import Instant
@@ -244,6 +244,21 @@ async def test_runs_that_wait_for_code_that_fits_are_told_of(database, office):
         await opened.run_until_idle()
     level, text = (await examined(office))["codes"]
     assert (level, "1 run waits for code that fits." in text) == ("warn", True)
+
+
+@workflow
+async def blocked() -> None:
+    await review("May it go on?", kind="blocked")
+
+
+async def test_a_question_about_what_is_blocked_is_no_run_that_waits_for_code(database, office, monkeypatch):
+    monkeypatch.setattr(checks, "PAGE", 1)
+    async with engine(database=database, workflows=[blocked]) as opened:
+        for _ in range(3):
+            await opened.start(blocked)
+        await opened.run_until_idle()
+    level, text = (await examined(office))["codes"]
+    assert (level, "none waits for other code" in text) == ("ok", True)
 
 
 async def test_what_nobody_serves_is_counted_no_further_than_anybody_needs(client, office, monkeypatch):

@@ -26,6 +26,7 @@ LONG_TRANSACTION_MS = 60_000
 LATE_SEAL_MS = 600_000
 # Nobody needs to know how much more there is.
 MOST = 1_000
+PAGE = 1_000
 NAMED = 5
 
 
@@ -229,7 +230,7 @@ async def codes(app: Stepfast) -> Check:
     for line in (await app.queues.backlog(MOST)).lines:
         if line.code not in known:
             missing[line.code] += line.ready
-    waiting = (await app.exceptions.count(kind=ItemKind.BLOCKED))[ItemKind.BLOCKED]
+    waiting = await _waiting_for_code(app)
     if waiting and not missing:
         found = f"{_number(waiting)} {'run waits' if waiting == 1 else 'runs wait'} for code that fits."
         next_step = (
@@ -240,6 +241,18 @@ async def codes(app: Stepfast) -> Check:
         return Check(Level.OK, "codes", "A worker has the code of every ready run, and none waits for other code.")
     found = ", ".join(f"{code} ({_number(missing[code])} ready)" for code in sorted(missing))
     return Check(Level.WARN, "codes", f"No worker has {found}.", "Start one whose app has it, or cancel the runs.")
+
+
+async def _waiting_for_code(app: Stepfast) -> int:
+    """How many runs wait for code that fits; questions about steps that are blocked are of the same kind."""
+    waiting, cursor = 0, None
+    while waiting < MOST:
+        page = await app.exceptions.list(kind=ItemKind.BLOCKED, limit=PAGE, cursor=cursor)
+        waiting += sum(item.review_id is None for item in page)
+        if len(page) < PAGE:
+            break
+        cursor = page[-1].id
+    return waiting
 
 
 async def suspects(app: Stepfast) -> Check:
