@@ -112,6 +112,8 @@ SHOWN = {
     "me:secret@host:5432/db": "me:***@host:5432/db",
     "mysql://me:sec/r@et@host/db": "mysql://me:***@host/db",
     "sqlite:///folder/a.db": "sqlite:///folder/a.db",
+    "postgresql://me:sec@host/db?password=a@ret#": "postgresql://me:***@host/db?password=***",
+    "jdbc:postgresql://host/db?user=me&password=sec@ret": "jdbc:postgresql://host/db?user=me&password=***",
 }
 
 

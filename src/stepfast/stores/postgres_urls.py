@@ -54,10 +54,10 @@ def without_password(url: str) -> str:
             check_address(url)
             return _masked(urlsplit(url))
     start, rest = ("", url) if scheme is None else (scheme[0], url[scheme.end() :])
+    # First, as what follows would hide by what name the rest of a password with an @ in it was given.
+    rest = _NAMED_TO_THE_END.sub(r"\1***", rest)
     rest = _AFTER_COLON.sub(r"\1:***@", rest)
-    if start:
-        rest = _NO_PORT.sub(r"\1:***", rest)
-    return _NAMED_TO_THE_END.sub(r"\1***", f"{start}{rest}")
+    return start + (_NO_PORT.sub(r"\1:***", rest) if start else rest)
 
 
 def _masked(parts: SplitResult) -> str:
