@@ -179,6 +179,26 @@ async def test_why_and_doctor_say_that_the_folder_is_away(database, tmp_path, of
         assert await writes.result(timeout="30s") == BIG
 
 
+@workflow
+async def make_several(size: int) -> int:
+    return sum(map(len, await asyncio.gather(*(make(size) for _ in range(5)))))
+
+
+async def test_a_run_with_several_values_waits_for_the_folder_once_and_is_handed_back(database, tmp_path, caplog):
+    folder = tmp_path / "blobs"
+    async with app_with(database, [make_and_wait, make_several], folder) as app:
+        await parked(app)
+        async with unmounted(folder):
+            run = await app.start(make_several, BIG)
+
+            async def tries_before_it() -> int | None:
+                told = [line.partition(" ")[0] for line in caplog.messages if run.id in line]
+                return told[: told.index("run_handed_back")].count("blobs_away") if "run_handed_back" in told else None
+
+            assert await until(tries_before_it) <= keeping.TRIES + 4
+        assert await run.result(timeout="30s") == 5 * BIG
+
+
 async def test_a_body_that_reads_while_the_folder_is_away_has_not_failed(database, tmp_path):
     folder = tmp_path / "blobs"
     async with app_with(database, [keep], folder) as app:

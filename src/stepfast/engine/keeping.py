@@ -91,13 +91,15 @@ class Keeper(Generic[K]):
         await asyncio.gather(*self._working, return_exceptions=True)
 
     async def _work(self, run: HeldRun) -> None:
-        line = self._lines[run]
+        line, most = self._lines[run], TRIES
         while line:
-            answer = await self._put_away(line[0])
+            answer = await self._put_away(line[0], most)
+            # A run that is to be handed back has waited long enough, however much of it is in line.
+            most = TRIES if answer is self._kept else 1
             answer(line.popleft())
         del self._lines[run]
 
-    async def _put_away(self, item: K) -> Callable[[K], None]:
+    async def _put_away(self, item: K, most: int) -> Callable[[K], None]:
         """What is to be done with the decision: a blob store that is away is tried again for a while.
 
         One in the database is tried for as long as the lease lasts: nothing could be handed back before that is there.
@@ -112,7 +114,7 @@ class Keeper(Generic[K]):
                 if self._abandoned is not None:
                     return partial(self._refused_for, self._abandoned)
                 log.warning("blobs_away", run_id=item.run.run_id, tenant=item.run.tenant, error=error)
-                if tries >= TRIES and self._values.are_apart:
+                if tries >= most and self._values.are_apart:
                     return partial(self._refused_for, error)
             except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to this run, which lets go of it
                 return partial(self._refused_for, error)
