@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -12,10 +13,18 @@ import pytest
 from stepfast import Invalid
 from stepfast.engine.clock import SystemClock
 from stepfast.stores.postgres import hints
+from stepfast.stores.postgres.lines import Address
 from stepfast.stores.postgres.store import PostgresStore
 from stepfast.stores.urls import store_for
 from tests.stores.postgres import asking, opened
 from tests.stores.postgres_proxies import CuttingProxy, Pooler, Streams
+
+# Waits until they are gone: a process of the server that was only told to end hears on for a while.
+END_LISTENERS = """
+select pg_terminate_backend(pid, 60000)
+  from pg_stat_activity
+ where query ilike 'listen%' and datname = current_database()
+"""
 
 
 async def listening(store: PostgresStore) -> asyncio.Queue[str]:
@@ -53,13 +62,49 @@ async def test_an_ear_that_lost_its_connection_listens_again(migrated_postgres_u
         asking(migrated_postgres_url) as connection,
     ):
         heard = await listening(there)
-        # Waits until it is gone: a process of the server that was only told to end hears on for a while.
-        ours = "query ilike 'listen%' and datname = current_database()"
-        end = f"select pg_terminate_backend(pid, 60000) from pg_stat_activity where {ours}"
-        assert await connection.fetchval(end)
+        assert await connection.fetchval(END_LISTENERS)
         await until(heard, lambda: here.hint(["again"]))
         assert await next_of(heard) == "again"
         assert told(caplog) == ["hints_lost", "hints_returned"]
+
+
+@pytest.fixture
+def refused(monkeypatch):
+    """Set when somebody has asked for a connection that cannot be had as it was asked for."""
+    told, connect = asyncio.Event(), Address.connect
+
+    async def noted(*given):
+        try:
+            return await connect(*given)
+        except Invalid:
+            told.set()
+            raise
+
+    monkeypatch.setattr(Address, "connect", noted)
+    return told
+
+
+async def test_an_ear_that_is_not_let_in_as_whom_it_asks_for_tries_again(
+    migrated_postgres_url, monkeypatch, caplog, refused
+):
+    caplog.set_level(logging.INFO, "stepfast")
+    monkeypatch.setattr(hints, "PAUSE_S", 0)
+    url, role = migrated_postgres_url, f"hints_{secrets.token_hex(8)}"
+    direct_url = f"{url}{'&' if '?' in url else '?'}options=-c%20role%3D{role}"
+    async with asking(url) as connection:
+        await connection.execute(f"create role {role}")
+        try:
+            async with opened(url) as here, opened(url, direct_url=direct_url) as there:
+                heard = await listening(there)
+                await connection.execute(f"drop role {role}")
+                assert await connection.fetchval(END_LISTENERS)
+                async with asyncio.timeout(60):
+                    await refused.wait()
+                await connection.execute(f"create role {role}")
+                await until(heard, lambda: here.hint(["again"]))
+        finally:
+            await connection.execute(f"drop role if exists {role}")
+    assert told(caplog) == ["hints_lost", "hints_returned"]
 
 
 class Refusing(CuttingProxy):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from stepfast.errands import begin_errand
-from stepfast.kernel.errors import StoreUnavailable
+from stepfast.kernel.errors import StepfastError, StoreUnavailable
 from stepfast.log import Log
 from stepfast.stores.postgres.driver import Connection
 from stepfast.stores.postgres.lines import Address, part
@@ -48,7 +48,7 @@ class Ear:
     async def open(self, heard: Callable[[str], None]) -> None:
         """Call `heard` with each topic that another process hints at, from now on until closed."""
         self._heard = heard
-        await self._try_to_listen()
+        await self._try_to_listen(StoreUnavailable)
         self._listening = begin_errand(self._keep_listening(), "stepfast-hints")
 
     async def close(self) -> None:
@@ -72,7 +72,8 @@ class Ear:
                 self._connection = None
                 self._tell_lost(f"{self._address.where} has ended the connection, or does not answer on it.")
             await asyncio.sleep(PAUSE_S)
-            await self._try_to_listen()
+            # An address that was good before is no mistake of whoever gave it.
+            await self._try_to_listen(StepfastError)
 
     async def _until_broken(self, connection: Connection) -> None:
         while not self._broke.is_set():
@@ -85,7 +86,7 @@ class Ear:
                 connection.terminate()
                 return
 
-    async def _try_to_listen(self) -> None:
+    async def _try_to_listen(self, passing: type[StepfastError]) -> None:
         self._broke.clear()
         try:
             connection = await self._address.connect()
@@ -93,8 +94,8 @@ class Ear:
             connection.add_termination_listener(self._note_break)
             await self._listen_on(connection)
             self._tell_returned()
-        except StoreUnavailable as problem:
-            # The server is away; the next round tries again.
+        except passing as problem:
+            # The next round tries again.
             self._broke.set()
             self._tell_lost(str(problem))
 
