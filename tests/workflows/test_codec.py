@@ -257,6 +257,10 @@ def test_a_value_comes_back_as_the_same_type(hint, value):
     [
         (Any, (1, (2,)), [1, [2]]),
         (float, 3, 3.0),
+        (float | str, 3, 3.0),
+        (Literal["none"] | float | None, 3, 3.0),
+        (float | dict[str, Any], 3, 3.0),
+        (Annotated[float, Field(gt=0)] | bool, 3, 3.0),
         (int, True, 1),
         (str, Mood.GOOD, "good"),
         (Sequence[int], (1, 2), [1, 2]),
@@ -267,6 +271,33 @@ def test_a_value_close_to_its_hint_comes_back_as_the_hint_says(hint, value, rest
     text, found = value_codec.restore(value)
     assert (found, type(found)) == (restored, type(restored))
     assert value_codec.encode(found) == text
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "text"),
+    [
+        (list[float | str], [1, "two", 3.5], '[1.0,"two",3.5]'),
+        (float | list[float], [1, 2.5], "[1.0,2.5]"),
+        (dict[str, float] | str, {"a": 1}, '{"a":1.0}'),
+        (float | str, 2**53, "9007199254740992.0"),
+        (float | int, 3, "3"),
+        (list[float] | list[int], [3], "[3]"),
+        (float | bool, True, "true"),
+        (Literal[3] | float, 3, "3"),
+        (float | dict[str, Any], {"a": 1}, '{"a":1}'),
+    ],
+)
+def test_a_whole_number_in_a_union_is_a_float_where_it_has_no_place_of_its_own(hint, value, text):
+    value_codec = ValueCodec(hint, WHAT)
+    written, restored = value_codec.restore(value)
+    assert (written, restored) == (text, value)
+    assert value_codec.encode(restored) == text
+
+
+@pytest.mark.parametrize("value", [2**60 + 1, 10**400, [1]])
+def test_a_union_takes_for_a_float_only_what_one_can_hold(value):
+    with pytest.raises(Unstorable, match="cannot be stored"):
+        ValueCodec(float | str, WHAT).restore(value)
 
 
 def test_private_attributes_come_back_as_their_defaults():

@@ -25,6 +25,8 @@ EXACT_KEYS = frozenset(("str", "int", "uuid", "date", "any"))
 CHANGING = ("serialization", "strip_whitespace", "to_lower", "to_upper", "custom_init", "post_init", "extras_schema")
 EXCLUDING = ("serialization_exclude", "serialization_exclude_if")
 KNOWN_CONFIG = frozenset(("title", "ser_json_bytes", "val_json_bytes", "ser_json_inf_nan", "extra_fields_behavior"))
+# Whole numbers of more bits may be larger than any float.
+MAX_FLOAT_BITS = 1023
 WRITTEN_TUPLES: ContextVar[set[int] | None] = ContextVar("the ids of what was written as a tuple", default=None)
 
 
@@ -59,6 +61,39 @@ def path_text(path: Any) -> str:
     return str(path)
 
 
+def whole_as_float(value: Any) -> float:
+    """Writes a whole number as the float that it comes back as."""
+    from pydantic_core import PydanticSerializationUnexpectedValue
+
+    if type(value) is not int or value.bit_length() > MAX_FLOAT_BITS:
+        raise PydanticSerializationUnexpectedValue("Expected `float` - for a whole number")
+    return float(value)
+
+
+WHOLE_AS_FLOAT: dict[str, Any] = {
+    "type": "any",
+    "serialization": {"type": "function-plain", "function": whole_as_float},
+}
+
+
+def has_whole_numbers(union: dict[str, Any]) -> bool:
+    """Whether a whole number that a union holds may stand for what it is, and not for a float."""
+    choices = [choice[0] if isinstance(choice, tuple) else choice for choice in union["choices"]]
+    return any(choice["type"] == "any" or names_whole_numbers(choice) for choice in choices)
+
+
+def names_whole_numbers(node: Any) -> bool:
+    """Whether a schema has a part for whole numbers."""
+    if isinstance(node, (list, tuple)):
+        return any(map(names_whole_numbers, node))
+    if not isinstance(node, dict):
+        return False
+    if node.get("type") == "int" or any(type(each) is int for each in node.get("expected", ())):
+        return True
+    is_schema = isinstance(node.get("type"), str)
+    return any(names_whole_numbers(part) for key, part in node.items() if not is_schema or NESTED.fullmatch(key))
+
+
 def is_of_paths(node: dict[str, Any]) -> bool:
     """Whether it is pydantic's schema of a path."""
     kind = node["strict_schema"].get("python_schema", {}).get("cls")
@@ -80,6 +115,7 @@ class Writer:
         """Whether something is kept out of the text, and so belongs into no message either."""
         self._notes_tuples = notes_tuples
         self._models = 0
+        self._unions_of_floats = 0
 
     def tailor(self, node: Any) -> Any:
         if not isinstance(node, dict):
@@ -89,8 +125,13 @@ class Writer:
         # Before anything is added to it.
         self.is_exact = self.is_exact and is_exact(node, self._models > 0)
         self._models += (is_model := node["type"] == "model")
+        self._unions_of_floats += (is_of_floats := node["type"] == "union" and not has_whole_numbers(node))
         tailored = {key: self.tailor(part) if NESTED.fullmatch(key) else part for key, part in node.items()}
+        self._unions_of_floats -= is_of_floats
         self._models -= is_model
+        if self._unions_of_floats and node["type"] == "float":
+            # Below a union pydantic takes a whole number for no float.
+            return {"type": "union", "choices": [tailored, WHOLE_AS_FLOAT]}
         return self.guard(tailored)
 
     def guard(self, node: dict[str, Any]) -> dict[str, Any]:
