@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import NoReturn
 
 import pytest
 
-from stepfast import Retry, RunFailed, Stepfast, step, workflow
+from stepfast import Retry, RunFailed, StepFailed, Stepfast, step, workflow
 from tests.support.apps import PATIENT, Bodies
 from tests.support.virtual_time import timed_app, until_recorded, virtual_time
 
@@ -157,6 +158,46 @@ async def test_what_would_end_a_process_or_a_coroutine_ends_only_the_def_step_th
     async with Stepfast(database, workflows=[flow], worker=PATIENT) as app:
         with pytest.raises(RunFailed, match=f"raised {error.__name__}"):
             await (await app.start(flow))
+
+
+class Closed(Exception):
+    """An error that does not even say what it is."""
+
+    def __getattribute__(self, name: str) -> NoReturn:
+        raise RuntimeError(f"no {name} for you")
+
+
+@pytest.mark.parametrize("wrap", [lambda error: error, lambda error: ExceptionGroup("both", [error, ValueError("x")])])
+async def test_an_error_that_cannot_be_asked_what_it_is_costs_an_attempt_like_any_other(database, wrap):
+    bodies = Bodies()
+
+    @step(retry=Retry(attempts=2, base=0))
+    async def closed() -> None:
+        bodies.ran("closed")
+        raise wrap(Closed("x"))
+
+    @workflow
+    async def flow() -> str:
+        try:
+            await closed()
+        except StepFailed as error:
+            return error.type_name.rpartition(":")[2]
+        return "done"
+
+    async with Stepfast(database, workflows=[flow], worker=PATIENT) as app:
+        assert await (await app.start(flow)).result() == type(wrap(Closed("x"))).__name__
+    assert bodies["closed"] == 2
+
+
+async def test_a_workflow_that_raises_an_error_which_cannot_be_asked_what_it_is_fails(database):
+    @workflow
+    async def flow() -> None:
+        raise Closed("x")
+
+    async with Stepfast(database, workflows=[flow], worker=PATIENT) as app:
+        run = await app.start(flow)
+        with pytest.raises(RunFailed, match="Closed"):
+            await run.result()
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, GeneratorExit, SystemExit])

@@ -73,6 +73,19 @@ def describe(error: BaseException) -> Failure:
     return Description().of(error, ()) or Failure("builtins:Exception", NO_MESSAGE)
 
 
+def askable(error: BaseException) -> BaseException:
+    """The error, or what is told of it if its class, or that of one in it, does not let itself be asked what it is."""
+    if guarded(_tells_its_class, error):
+        return error
+    failure = describe(error)
+    return StepFailed(failure.message, type_name=failure.type, traceback=failure.traceback)
+
+
+def _tells_its_class(error: BaseException) -> bool:
+    error.__class__  # noqa: B018 - its class may raise anything at that, and `isinstance` asks for it
+    return all(map(_tells_its_class, inner_of(error)))
+
+
 def mark(error: BaseException, call: CallId) -> BaseException:
     """The error, which from now on knows the durable call that it is the failure of."""
     # Past whatever the error's class does on assignment; `args`, and so its text and equality, know nothing of it.

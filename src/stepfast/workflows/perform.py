@@ -220,7 +220,7 @@ class Performance:
         elif code.cancelled():
             self._end(Raised(StepFailed("The workflow's code was cancelled from inside.", type_name="CancelledError")))
         elif (error := code.exception()) is not None:
-            self._raised(error)
+            self._raised(failures.askable(error))
         else:
             self._returned(code.result())
 

@@ -216,7 +216,8 @@ class StepCall:
             value = await (self._invoke(asked) if limit is None else self._invoke_within(asked, limit))
             started = started_by(asked, self._body, value) if isinstance(value, Outside) else None
             text, restored = ("", None) if started else self._body.result.restore(value)
-        except BaseException as error:
+        except BaseException as raised:
+            error = failures.askable(raised)
             if self._unwanted or ends_the_task(error, self._task):
                 raise
             meant = as_meant(error)
