@@ -306,6 +306,13 @@ def test_private_attributes_come_back_as_their_defaults():
     assert ValueCodec(Order, WHAT).restore(order)[1]._seen == 3
 
 
+def test_all_fields_of_a_model_that_came_back_were_given():
+    item = ValueCodec(Item, WHAT).restore(Item())[1]
+    assert item == Item()
+    assert item.model_fields_set == set(Item.model_fields)
+    assert item.model_dump(exclude_defaults=True) == {}
+
+
 def test_bytes_that_a_model_takes_as_text_are_stored_as_the_model_says():
     assert ValueCodec(Raw, WHAT).encode(Raw(data=b"abc")) == '{"data":"abc"}'
 
