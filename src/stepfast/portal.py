@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -23,10 +24,18 @@ class Portal:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._pid = 0
+
+    @property
+    def is_of_another_process(self) -> bool:
+        """Whether this process is a copy of the one that opened it: threads are not copied, so nobody would answer."""
+        return self._loop is not None and self._pid != os.getpid()
 
     def open(self) -> None:
+        self._refuse_copy()
         if self._loop is not None:
             raise StepfastError("This app is open already. Use it, or close it first.")
+        self._pid = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=_serve, args=(self._loop,), name="stepfast-sync", daemon=True)
         self._thread.start()
@@ -42,6 +51,7 @@ class Portal:
     def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Do it on the loop, and wait for it; given up when the waiting is interrupted."""
         refuse_in_workflow("A blocking call")
+        self._refuse_copy()
         if self._loop is None:
             raise StepfastError("The app is not open. Use it inside `with app:`.")
         if threading.current_thread() is self._thread:
@@ -55,6 +65,13 @@ class Portal:
         except BaseException:
             future.cancel()
             raise
+
+    def _refuse_copy(self) -> None:
+        if self.is_of_another_process:
+            raise StepfastError(
+                f"This app is open in process {self._pid}, of which this one, {os.getpid()}, is a copy (fork). "
+                "Make and open an app of its own here, or open this one only after the fork."
+            )
 
     def call_plain(self, work: Callable[[], T]) -> T:
         """The same for a call that is no coroutine, but needs the loop."""

@@ -409,6 +409,9 @@ class Stepfast:
 
     def close(self) -> None:
         """Stop the worker, save what is under way, and let go of the store."""
+        if self._portal.is_of_another_process:
+            # A copy that leaves the block has nothing of its own to close.
+            return
         try:
             self._portal.call(self._inner.close)
         finally:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 import threading
 from functools import cached_property
 
@@ -128,6 +130,40 @@ def test_nothing_is_left_behind(url):
     assert {thread for thread in threading.enumerate() if thread.name == "stepfast-sync"} <= before
     with pytest.raises(StepfastError, match="not open"):
         app.runs()
+
+
+FORKED = """
+import os, sys
+from stepfast import StepfastError, sync, workflow
+
+@workflow
+def echo(word: str) -> str:
+    return word
+
+def refused(call):
+    try:
+        call()
+    except StepfastError as error:
+        return "is a copy (fork). Make and open an app of its own" in str(error)
+
+app = sync.Stepfast(sys.argv[1], workflows=[echo])
+with app:
+    child = os.fork()
+    if child == 0:
+        with sync.Stepfast(sys.argv[1], workflows=[echo]) as own:
+            answers = own.start(echo, "there").result() == "there"
+        are_refused = refused(lambda: app.start(echo, "there")) and refused(app.runs) and refused(app.open)
+    else:
+        assert os.waitpid(child, 0)[1] == 0
+        print(app.start(echo, "here").result())
+if child == 0:
+    os._exit(0 if answers and are_refused else 1)
+"""
+
+
+def test_a_copy_of_the_process_is_refused_at_once_and_may_have_an_app_of_its_own(url):
+    done = subprocess.run([sys.executable, "-c", FORKED, url], capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.returncode) == ("here\n", 0), done.stderr
 
 
 def test_an_app_that_cannot_be_opened_leaves_no_thread(tmp_path):
