@@ -129,6 +129,13 @@ async def test_of_several_runs_one_that_is_refused_keeps_no_other_back(client, o
     assert [refused["code"] for refused in done.json["refused"]] == ["E-RUN-003", "E-RUN-001"]
 
 
+async def test_a_run_that_is_named_twice_in_other_letters_is_changed_once(client, office):
+    first, other = await client.start(asking), await client.start(asking)
+    names = (first.id, first.id.upper(), first.id.replace("-", ""), first.id[:-1], other.id)
+    done = await office("runs", "cancel", *names)
+    assert (done.code, done.err) == (0, "Of 2 runs: 2 cancelled.\n")
+
+
 async def test_several_runs_that_are_all_refused_end_with_the_reason(client, office):
     runs = [await client.start(asking) for _ in range(2)]
     done = await office("runs", "resume", *(run.id for run in runs))

@@ -202,16 +202,23 @@ def _answers(client: Client, app: Stepfast, action: Action, choice: Choice) -> A
 
 
 async def _named(client: Client, app: Stepfast, action: Action, choice: Choice) -> AsyncIterator[BulkAnswer]:
-    """Each of the named runs by itself: one that is refused keeps no other back."""
+    """Each of the named runs by itself, and once: one that is refused keeps no other back."""
     key = shared_key(choice.key)
+    seen: set[str] = set()
     for name in dict.fromkeys(choice.runs):
-        async for answer in answered(_one_named(client, app, action, name, key)):
+        async for answer in answered(_one_named(client, app, action, name, key, seen)):
             yield answer
 
 
-async def _one_named(client: Client, app: Stepfast, action: Action, name: str, key: str | None) -> BulkAnswer:
+async def _one_named(
+    client: Client, app: Stepfast, action: Action, name: str, key: str | None, seen: set[str]
+) -> BulkAnswer:
     try:
         view = await client.find(app, name)
+        if view.run_id in seen:
+            # It was named before, perhaps by more or fewer of its digits.
+            return BulkAnswer(0)
+        seen.add(view.run_id)
         await action.one(app, view.run_id, key_of_one(key, view.run_id))
         return BulkAnswer(1, (view.run_id,))
     except StepfastError as error:
