@@ -135,6 +135,12 @@ async def test_every_point_of_a_small_scenario_is_tried_and_ends_the_same():
     assert tried.points == [CrashPoint(n // 2 + 1, n % 2 == 1) for n in range(2 * len(tried.calls))]
 
 
+@pytest.mark.parametrize("every", [0, -1, True, 1.5, "7", None])
+async def test_a_step_from_point_to_point_that_leads_nowhere_is_refused(every):
+    with pytest.raises(Invalid, match=r"every is .*; use a whole number between 1 and"):
+        await crash_points(lambda opened: opened.run(say, "held"), workflows=[say], every=every)
+
+
 async def test_a_scenario_that_ends_otherwise_after_a_crash_is_found_out():
     async def scenario(opened):
         await opened.run(say, "held")

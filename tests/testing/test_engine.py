@@ -15,7 +15,9 @@ from stepfast import (
     RunFailed,
     RunState,
     Start,
+    StepfastError,
     StepState,
+    WrongCall,
     race,
     receive,
     sleep,
@@ -310,6 +312,40 @@ def test_a_blocking_engine_does_the_same_without_an_event_loop():
         assert opened.info(run).state is RunState.COMPLETED
         assert [step.call.name for step in opened.steps(run)] == ["receive:word"] * 2
         assert opened.wait(run.history()) == opened.events(run)
+
+
+async def test_a_blocking_engine_is_refused_where_an_event_loop_runs():
+    with pytest.raises(WrongCall, match="use `async with engine"), engine(workflows=[say]):
+        pass
+    opening = engine(workflows=[say])
+    opened = await asyncio.to_thread(opening.__enter__)
+    with pytest.raises(WrongCall, match="take the fixture stepfast_engine"):
+        opened.run(say, "held")
+    await asyncio.to_thread(opening.__exit__, None, None, None)
+
+
+def test_a_blocking_engine_that_is_closed_says_so():
+    with engine(workflows=[say]) as opened:
+        run = opened.start(say, "held")
+    for call in (opened.run_until_idle, lambda: opened.start(say, "held"), lambda: opened.info(run)):
+        with pytest.raises(StepfastError, match="This engine is closed"):
+            call()
+
+
+@pytest.mark.parametrize("sinks", [CollectingSink(), [print], [CollectingSink(), "sink"]])
+def test_what_collects_nothing_is_refused_as_a_sink(sinks):
+    with pytest.raises(Invalid, match=r"give a list of CollectingSink\(\)"):
+        engine(workflows=[say], sinks=sinks)
+
+
+async def test_a_second_engine_on_a_database_is_refused_and_the_first_goes_on(postgres_url):
+    async with engine(database=postgres_url, workflows=[nap]) as first:
+        with pytest.raises(Invalid, match=r"Another engine is open on .* a database of its own"):
+            async with engine(database=postgres_url, workflows=[nap]):
+                pass
+        assert await first.run(nap, "24h") == "rested"
+    async with engine(database=postgres_url, workflows=[nap]) as later:
+        assert await later.run(nap, "24h") == "rested"
 
 
 async def test_an_engine_leaves_nothing_behind():

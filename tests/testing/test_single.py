@@ -8,6 +8,7 @@ import pytest
 
 from stepfast import Invalid, current_run, progress, step
 from stepfast.testing import run_step
+from tests.support.workflows import say
 
 
 @step
@@ -48,3 +49,9 @@ async def test_a_result_that_no_run_could_store_is_refused():
 
     with pytest.raises(Invalid, match="cannot be stored"):
         await run_step(give)
+
+
+@pytest.mark.parametrize("given", [len, say, "book", None])
+async def test_what_is_no_step_is_refused(given):
+    with pytest.raises(Invalid, match="is no step: mark the function with @step"):
+        await run_step(given)

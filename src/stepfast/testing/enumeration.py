@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
+from stepfast.kernel.numbers import check_whole
 from stepfast.testing.crashes import CrashPoint
 from stepfast.testing.engine import Engine
 from stepfast.testing.opening import engine
@@ -34,6 +35,7 @@ async def crash_points(
     returns must be the same each time; what else must hold it asserts itself. `databases` gives a fresh database each
     time, by default a temporary SQLite file; `every=7` takes every seventh point. Takes the options of `engine`.
     """
+    check_whole("every", every, 1)
     fresh = databases or temporary_store
     expected = await _undisturbed(scenario, fresh, options)
     tried: list[CrashPoint] = []

@@ -11,9 +11,11 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from stepfast.kernel.durations import Duration, span_ms
+from stepfast.kernel.errors import Invalid, StepfastError, WrongCall
 from stepfast.kernel.ports import Store
 from stepfast.kernel.retry import Retry
 from stepfast.kernel.review_views import ReviewView
+from stepfast.kernel.texts import check_list, shown
 from stepfast.kernel.views import EventView, RunView, StepView
 from stepfast.runs import Run
 from stepfast.testing.clock import VirtualClock
@@ -58,7 +60,7 @@ def engine(
         "workflows": workflows,
         "executors": executors,
         "settings": settings,
-        "sinks": sinks,
+        "sinks": _collecting(sinks),
         "policies": policies,
         "around": around,
         "crash": None if crash_at is None else point_of(crash_at),
@@ -88,6 +90,7 @@ class Opening:
         self._open = AsyncExitStack()
         self._engine: Engine | None = None
         self._runner: asyncio.Runner | None = None
+        self._blocking: BlockingEngine | None = None
         self.must_crash: Point | None = None
 
     async def __aenter__(self) -> Engine:
@@ -108,9 +111,14 @@ class Opening:
             self._check_crash()
 
     def __enter__(self) -> BlockingEngine:
+        if _has_loop():
+            raise WrongCall(
+                "`with engine()` is for tests without an event loop. Here one runs: use `async with engine()`."
+            )
         self._runner = asyncio.Runner()
         try:
-            return BlockingEngine(self._runner.run(self.__aenter__()), self._runner)
+            self._blocking = BlockingEngine(self._runner.run(self.__aenter__()), self._runner)
+            return self._blocking
         except BaseException:
             self._runner.close()
             raise
@@ -119,6 +127,8 @@ class Opening:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._runner is not None
+        assert self._blocking is not None
+        self._blocking.close()
         with self._runner:
             self._runner.run(self.__aexit__(kind, error, trace))
 
@@ -137,14 +147,37 @@ class BlockingEngine:
         self.engine = engine
         self.clock = engine.clock
         self._runner = runner
+        self._is_open = True
 
     def wait(self, call: Awaitable[T]) -> T:
         """The result of anything else that an engine, an app or a run can be asked: `engine.wait(run.history())`."""
+
+        refusal = self._refusal()
+        if refusal is not None:
+            if asyncio.iscoroutine(call):
+                # Or Python would warn of it, too.
+                call.close()
+            raise refusal
 
         async def wait() -> T:
             return await call
 
         return self._runner.run(wait())
+
+    def _refusal(self) -> StepfastError | None:
+        """Why nothing can be waited for now; None: something can."""
+        if _has_loop():
+            return WrongCall(
+                "A blocking engine was asked for something where an event loop runs. In an `async def` test take the "
+                "fixture stepfast_engine, or `async with engine()`."
+            )
+        if not self._is_open:
+            return StepfastError("This engine is closed. Use it inside `with engine():`.")
+        return None
+
+    def close(self) -> None:
+        """Refuse whatever is asked for from here on."""
+        self._is_open = False
 
     def start(self, workflow: AnyWorkflow | str, /, *args: Any, **options: Any) -> Run[Any]:
         return self.wait(self.engine.start(workflow, *args, **options))
@@ -178,6 +211,23 @@ class BlockingEngine:
 
     def events(self, run: Run[Any] | str) -> list[EventView]:
         return self.wait(self.engine.events(run))
+
+
+def _collecting(sinks: object) -> Sequence[CollectingSink]:
+    # One alone passes for a list of no sinks: it can be gone through, and has no events yet.
+    kept: list[object] = list(check_list("sinks", sinks, "CollectingSink()"))
+    collecting = [sink for sink in kept if isinstance(sink, CollectingSink)]
+    if isinstance(sinks, CollectingSink) or len(collecting) < len(kept):
+        raise Invalid(f"sinks is {shown(sinks)}; give a list of CollectingSink().")
+    return collecting
+
+
+def _has_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 async def _temporary(stack: AsyncExitStack) -> str:

@@ -10,6 +10,8 @@ from stepfast.stores.postgres_urls import without_password
 from stepfast.stores.urls import store_for
 from stepfast.testing.clock import VirtualClock
 
+# Held for as long as the connection lives: what a killed test leaves behind is free for the next.
+TAKE = "select pg_try_advisory_lock(7305118265)"
 ALIVE = "select exists (select 1 from stepfast.worker where dead_at is null)"
 IS_VIRTUAL = "select to_regclass('stepfast.virtual_time') is not null"
 DEFINITION = "select pg_get_functiondef('stepfast.now_ms()'::regprocedure)"
@@ -68,6 +70,11 @@ class PostgresTime:
         await self._connection.close()
 
     async def _take_over(self) -> None:
+        if not await self._connection.fetchval(TAKE):
+            raise Invalid(
+                f"Another engine is open on {without_password(self._url)}, and two would set its clock against each "
+                f"other. Give each engine() a database of its own."
+            )
         async with self._connection.transaction():
             if not await self._connection.fetchval(IS_VIRTUAL):
                 await self._refuse_if_used()

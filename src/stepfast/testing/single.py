@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, TypeVar, overload
 
 from stepfast.kernel.decisions import CallId, HeldRun
+from stepfast.kernel.errors import Invalid
 from stepfast.kernel.ids import RunId, WorkerId, new_id
 from stepfast.kernel.ports import Clock
+from stepfast.kernel.texts import shown
 from stepfast.testing.clock import VirtualClock
 from stepfast.workflows.bodies import StepInfo, unheard
 from stepfast.workflows.limits import BodyThreads
@@ -40,6 +42,8 @@ async def run_step(
     A result that could not be stored fails here, as it would in a run. Errors come as the body raised them; the retry
     policy and timeouts are the run's, and not tried.
     """
+    if not isinstance(step, AsyncStep | SyncStep):
+        raise Invalid(f"{shown(step)} is no step: mark the function with @step. An engine runs workflows.")
     body = step.body
     _, arguments = body.arguments.restore(body.arguments.bind(args, kwargs))
     info = StepInfo(_lone_run(body.name), CallId("", body.name, 1), attempt, (clock or VirtualClock()).now, unheard)
