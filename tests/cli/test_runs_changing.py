@@ -136,6 +136,14 @@ async def test_a_run_that_is_named_twice_in_other_letters_is_changed_once(client
     assert (done.code, done.err) == (0, "Of 2 runs: 2 cancelled.\n")
 
 
+@pytest.mark.parametrize("name", ["\udcff", "x" * 1_001], ids=["no UTF-8", "too long"])
+async def test_who_is_logged_in_by_a_name_that_cannot_be_stored_can_give_commands(name, client, office, monkeypatch):
+    monkeypatch.setenv("LOGNAME", name)
+    run = await client.start(asking)
+    done = await office("runs", "cancel", run.id)
+    assert (done.code, (await run.history())[-1].actor) == (0, None)
+
+
 async def test_several_runs_that_are_all_refused_end_with_the_reason(client, office):
     runs = [await client.start(asking) for _ in range(2)]
     done = await office("runs", "resume", *(run.id for run in runs))

@@ -8,6 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
+from stepfast.kernel.errors import Invalid
+from stepfast.kernel.texts import check_text
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -20,7 +23,8 @@ def actor_options(command: Command) -> Command:
 
 def _user() -> str | None:
     try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        # A container may run under a number that no name belongs to.
+        return check_text("actor", getpass.getuser())
+    except (OSError, KeyError, Invalid):
+        # A container may run under a number that no name belongs to, and a name may be none that can be stored: nobody
+        # has given it, so that nobody can be asked to leave it out.
         return None
