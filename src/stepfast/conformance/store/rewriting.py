@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from stepfast.conformance.store.acts import HOUR_MS, decide, end, fail, park, record, step, wait
+from stepfast.conformance.store.acts import HOUR_MS, decide, end, fail, hand_back, park, record, step, wait
 from stepfast.conformance.store.harness import Harness
 from stepfast.conformance.store.suite import StoreSuite, cases, on_fresh_stores
-from stepfast.kernel.commands import Command, Resume, Rollback, Skip
+from stepfast.kernel.commands import Command, Pause, Resume, Rollback, Skip
 from stepfast.kernel.decisions import HeldRun, Record
 from stepfast.kernel.errors import IllegalMove
 from stepfast.kernel.events import EventType
@@ -126,6 +126,23 @@ class RewritingSuite(StoreSuite):
         assert (changed.state, changed.generation) == (RunState.PAUSED, 1)
         assert (await harness.look(run.run_id)).waits == []
         assert [shown.superseded_by for shown in await harness.store.steps(run.run_id)] == [None, 1, 1]
+
+    async def test_a_run_taken_back_to_before_all_its_waits_is_not_found_to_wait_for_nothing(
+        self, harness: Harness
+    ) -> None:
+        run = await parked(harness)
+        await harness.change(run.run_id, Rollback(seq=1, event=3))
+        assert (await harness.store.findings(), await harness.claim()) == ([], [])
+
+    async def test_a_delayed_run_that_is_taken_back_keeps_its_delay(self, harness: Harness) -> None:
+        run = await harness.held()
+        await harness.save(step(run), hand_back(run, HOUR_MS))
+        await harness.change(run.run_id, Pause())
+        await harness.change(run.run_id, Rollback(seq=1, event=3))
+        await harness.change(run.run_id, Resume())
+        assert await harness.claim() == []
+        await harness.advance(HOUR_MS)
+        assert len(await harness.claim()) == 1
 
     async def test_a_run_taken_back_behind_a_wait_for_time_goes_on_at_once(self, harness: Harness) -> None:
         run = await harness.held()

@@ -288,15 +288,23 @@ begin
 end
 $$;
 
--- Holds a run or lets it go on.
+-- Holds a run or lets it go on. One that was taken back to before all that it waited for does not wait.
 create function stepfast.set_hold(k_run uuid, k_hold boolean, k_ready boolean, moment bigint) returns void
 language plpgsql volatile
 as $$
+declare
+    goes_on boolean := k_ready or exists (
+        select 1
+          from stepfast.task h
+         where h.run_id = k_run
+           and h.state = 'waiting'
+           and not exists (select 1 from stepfast.wait w where w.run_id = h.run_id)
+    );
 begin
     update stepfast.task t
        set hold = k_hold,
-           state = case when k_ready then 'ready' else t.state end,
-           due_at = case when k_ready then null else t.due_at end,
+           state = case when goes_on then 'ready' else t.state end,
+           due_at = case when goes_on then null else t.due_at end,
            since_at = case when t.state = 'leased' then t.since_at else moment end
      where t.run_id = k_run;
 end

@@ -64,12 +64,20 @@ delete from inbox
 returning n, kind, name, at, actor, value;
 
 -- name: hold
--- A person holds a run, or lets it go on.
+-- A person holds a run, or lets it go on. One that was taken back to before all that it waited for does not wait.
 update task
    set hold = :hold,
-       state = case when :ready then 'ready' else state end,
-       due_at = case when :ready then null else due_at end,
+       state = case when t.goes_on then 'ready' else state end,
+       due_at = case when t.goes_on then null else due_at end,
        since_at = case when state = 'leased' then since_at else :now end
+  from (
+           select :ready or (
+                      h.state = 'waiting'
+                      and not exists (select 1 from wait w where w.run_id = h.run_id)
+                  ) as goes_on
+             from task h
+            where h.run_id = :run_id
+       ) t
  where run_id = :run_id;
 
 -- name: raise_token
