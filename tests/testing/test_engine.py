@@ -397,3 +397,21 @@ async def test_an_engine_has_the_executors_that_it_is_given_and_no_others(databa
         assert await opened.run("counting") == 3
         names = [executor.name for executor in opened.app.executors.list() if executor.kind != "builtin"]
     assert names == ["shelf.count"]
+
+
+@workflow
+async def have_it_said() -> str:
+    return await say(await wait_for_word())
+
+
+async def test_children_of_a_call_that_is_taken_back_are_others_the_next_time(database):
+    async with engine(database=database, workflows=[have_it_said, wait_for_word, say]) as opened:
+        run = await opened.start(have_it_said)
+        await opened.run_until_idle()
+        await run.rollback(1)
+        await run.resume()
+        await opened.run_until_idle()
+        (child,) = [view for view in await opened.app.runs("wait_for_word") if view.state is RunState.WAITING]
+        await opened.signal(child.run_id, "word", "a")
+        assert await opened.result(run) == await opened.run(say, "a")
+        assert [event.type for event in await opened.events(run)].count("handed_back") == 0

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from stepfast.kernel.commands import Request
 from stepfast.kernel.decisions import Decision
 from stepfast.kernel.errors import Invalid, StoreUnavailable
 from stepfast.kernel.exchange import Saving
@@ -94,6 +95,8 @@ class MortalStore:
         self.deaths: list[str] = []
         """Where it has died so far."""
         self.on_death: Callable[[], None] = lambda: None
+        self.on_change: Callable[[Sequence[Request]], None] = lambda requests: None
+        """Called when commands were carried out."""
 
     def crash_at(self, point: Point) -> None:
         """Die at this point; calls are counted from here on."""
@@ -143,6 +146,8 @@ class MortalStore:
         answer = await self._sent(self._look(method, *args, **named))
         if self._is_over(life):
             return _unheard("meanwhile", method, args)
+        if method == "change":
+            self.on_change(args[0])
         if self._crash == CrashPoint(number) or self._is_step_saved(method, args):
             return self._die(method, args)
         return answer

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
 from stepfast.app import Stepfast
+from stepfast.kernel.commands import Request, Rollback, Skip
 from stepfast.kernel.errors import Invalid, NotFound
 from stepfast.kernel.outside import CallbackUsed
 from stepfast.kernel.ports import Store
@@ -29,6 +30,7 @@ from stepfast.workflows.functions import AnyWorkflow
 T = TypeVar("T")
 
 MAX_REVIEWS = 1_000
+A_MOMENT_S = 0.001
 OTHER_LOOP = (
     "This engine was opened in another event loop than it is used in. Open it in the test, with `async with engine()`, "
     "or let its fixture and the test have one loop: with pytest-asyncio the same `loop_scope`."
@@ -93,6 +95,7 @@ class Engine:
         def mortal(store: Store) -> Store:
             self._mortal = MortalStore(store, around, set_time, crash)
             self._mortal.on_death = self._die
+            self._mortal.on_change = self._let_time_pass
             return cast(Store, self._mortal)
 
         self.app = HandApp(database, workflows, executors, clock, mortal, policies)
@@ -265,6 +268,12 @@ class Engine:
         worker = await self.app.parts.add_worker(self._settings, HandWorker)
         assert isinstance(worker, HandWorker)
         self._worker = worker
+
+    def _let_time_pass(self, requests: Sequence[Request]) -> None:
+        # A run that does a call again in its generation, after these, tells its children from the first ones by the
+        # moment alone: in a process that cannot be the same.
+        if any(isinstance(each.command, Rollback | Skip) and not each.dry_run for each in requests):
+            self.clock.advance(A_MOMENT_S)
 
     def _die(self) -> None:
         if self._worker is not None:
