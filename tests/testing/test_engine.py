@@ -415,3 +415,17 @@ async def test_children_of_a_call_that_is_taken_back_are_others_the_next_time(da
         await opened.signal(child.run_id, "word", "a")
         assert await opened.result(run) == await opened.run(say, "a")
         assert [event.type for event in await opened.events(run)].count("handed_back") == 0
+
+
+@workflow
+async def ask_far_away() -> str:
+    return await have_it_said()
+
+
+async def test_a_run_that_is_cancelled_is_so_down_to_the_last_of_its_children(database):
+    async with engine(database=database, workflows=[ask_far_away, have_it_said, wait_for_word, say]) as opened:
+        run = await opened.start(ask_far_away)
+        await opened.run_until_idle()
+        await run.cancel()
+        await opened.run_until_idle()
+        assert [view.state for view in await opened.app.runs()] == [RunState.CANCELLED] * 3

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from stepfast.kernel.decisions import HeldRun
+from stepfast.kernel.ids import RunId
 from stepfast.testing.clock import VirtualClock
 from stepfast.worker.lease import Lease
 from stepfast.worker.settings import WorkerSettings
@@ -71,10 +72,15 @@ class HandWorker(Worker):
         self._drop_all("its process died by the test's wish")
 
     async def make_rounds(self) -> None:
-        """Beat, bury workers whose lease is over, and see to what upkeep sees to."""
+        """Beat, bury workers whose lease is over, and see to what upkeep sees to.
+
+        Children that nobody waits for any more are ended down to the last: each pass comes one generation further.
+        """
         assert isinstance(self._lease, HandLease)
         await self._lease.beat()
-        await self._upkeep.make_pass()
+        ended: list[RunId] = []
+        while (report := await self._upkeep.make_pass()) is not None and report.unjoined not in ([], ended):
+            ended = report.unjoined
 
     async def claim(self) -> int:
         """Take what is ready: 0 if there was something, else how long it is until the next run falls due."""
