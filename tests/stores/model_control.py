@@ -58,7 +58,7 @@ def locked(model: Model, life: Life) -> LockedRun:
     run, task = life.run, life.task
     letter = life.letters.get(life.generation)
     kinds = {opened.wait.kind for opened in life.waits.values()}
-    is_early = all(opened.due_at is not None and opened.due_at > model.now for opened in life.waits.values())
+    is_early = task is not None and task.due_at is not None and task.due_at > model.now
     parent = model.lives.get(run.joins.parent_id) if run.joins is not None else None
     return LockedRun(
         run_id=run.run_id,

@@ -151,6 +151,21 @@ class PausingSuite(StoreSuite):
         await harness.advance(1)
         assert [run.run_id for run in await harness.claim()] == [started.run_id]
 
+    async def test_a_resumed_run_that_was_put_off_starts_no_earlier_for_a_try_that_is_due(
+        self, harness: Harness
+    ) -> None:
+        run = await harness.held()
+        await harness.save(decide(run, opened=(wait(1, WaitKind.BACKOFF, due_in_ms=100),)))
+        await harness.save(hand_back(run, delay_ms=500))
+        await harness.advance(200)
+        assert await harness.claim() == []
+        await harness.change(run.run_id, Pause())
+        changed = await harness.change(run.run_id, Resume())
+        assert changed.state is await harness.state(run.run_id) is RunState.PENDING
+        assert await harness.claim() == []
+        await harness.advance(300)
+        assert len(await harness.claim()) == 1
+
     async def test_a_run_whose_delay_ended_while_it_was_paused_is_ready_when_resumed(self, harness: Harness) -> None:
         await harness.enrol()
         started = await harness.start(delay_ms=500)

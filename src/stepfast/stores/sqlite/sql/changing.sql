@@ -2,11 +2,12 @@
 -- A run as a command sees it, and what its rows are written by.
 select s.run_id, s.tenant, s.workflow, s.version, s.kind, s.code, s.input, s.generation, s.state, t.state,
        coalesce(t.hold, 0),
-       exists (select 1 from wait w where w.run_id = s.run_id)
+       coalesce(t.due_at > :now, 0)
+       and exists (select 1 from wait w where w.run_id = s.run_id)
        and not exists (select 1
                          from wait w
                         where w.run_id = s.run_id
-                          and (w.kind not in ('delay', 'backoff') or w.due_at <= :now)),
+                          and w.kind not in ('delay', 'backoff')),
        s.error, r.parent_id, r.parent_wait,
        exists (select 1 from wait w where w.run_id = r.parent_id and w.wait_id = r.parent_wait),
        exists (select 1
