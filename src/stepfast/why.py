@@ -16,8 +16,8 @@ from stepfast.kernel.review_views import ReviewFilter
 from stepfast.kernel.reviews import Owner, ReviewState, parse_review_id
 from stepfast.kernel.seen import Reason, Seen
 from stepfast.kernel.states import RunState, WaitKind
-from stepfast.kernel.views import EventView, RunView
-from stepfast.kernel.wait_reasons import waits_for_people
+from stepfast.kernel.views import EventView, RunView, StepView
+from stepfast.kernel.wait_reasons import is_step_backoff, waits_for_people
 
 EVENTS_A_PAGE = 1_000
 # So much is looked at of what a run waits for, however many children it and these have.
@@ -39,8 +39,14 @@ async def why_of(store: Store, run: RunView) -> Why:
     told = await _newest_event(store, run.run_id, telling_events(run, look))
     owners = await _asked_owners(store, run.run_id) if waits_for_people(look) else {}
     children = await _open_children(store, run.run_id, look) if run.worker_id is None else []
-    caught = await _caught(store, run)
-    return explain(Seen(run, look, await store.workers(), told, await store.now(), owners, children, caught))
+    tries, caught = await _failed_tries(store, run, look), await _caught(store, run)
+    return explain(Seen(run, look, await store.workers(), told, await store.now(), owners, children, tries, caught))
+
+
+async def _failed_tries(store: Store, run: RunView, look: Look | None) -> dict[int, StepView]:
+    """The failed attempts of steps that are tried again later: such a wait has the number of its record."""
+    put_off = {wait.wait_id for wait in look.waits if is_step_backoff(wait)} if look is not None else set()
+    return {each.seq: each for each in await store.steps(run.run_id) if each.seq in put_off} if put_off else {}
 
 
 async def _caught(store: Store, run: RunView) -> list[str]:

@@ -89,6 +89,45 @@ async def test_a_waiting_run_says_for_what(app, waiting, sentence):
     assert sentence in str(await run.why())
 
 
+@step(retry=Retry(attempts=2, base="1h"))
+async def decline() -> None:
+    raise ValueError("no card")
+
+
+@workflow
+async def declined() -> None:
+    await asyncio.gather(decline(), decline())
+
+
+@workflow(timeout="2h", retry=Retry(attempts=2, base="1h"))
+async def declined_whole() -> None:
+    raise ValueError("no card")
+
+
+async def test_a_run_whose_steps_are_tried_again_names_each_with_its_error(database):
+    async with app_on(database, [declined]) as app:
+        run = await app.start(declined)
+
+        async def of_backoffs() -> list[str] | None:
+            texts = [reason.text for reason in (await run.why()).reasons if reason.kind == "backoff"]
+            return texts if len(texts) == 2 else None
+
+        texts = await until(of_backoffs)
+    assert [text.partition(" is tried again at ")[0] for text in texts] == ["Step 1/decline#1", "Step 2/decline#1"]
+    assert all(text.endswith(": attempt 1 failed with ValueError: no card.") for text in texts)
+
+
+async def test_a_run_that_is_tried_again_whole_says_why_and_when_its_time_is_over(database):
+    async with app_on(database, [declined_whole]) as app:
+        run = await app.start(declined_whole)
+        await told(run, "retry_scheduled")
+        await state_of(run, RunState.PENDING)
+        again, deadline = (await run.why()).reasons
+        assert (again.kind, deadline.kind) == ("backoff", "deadline")
+        assert again.text.endswith(": ValueError: no card.")
+        assert (deadline.due_at or 0) > (again.due_at or 0) > 0
+
+
 async def test_a_run_that_nobody_can_take_says_what_is_missing(client):
     run = await client.start(say, "hello", queue="gpu")
     assert [reason.kind for reason in (await run.why()).reasons] == ["worker"]

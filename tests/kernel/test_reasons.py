@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepfast.kernel.decisions import Message, OpenWait
+from stepfast.kernel.decisions import CallId, Message, OpenWait
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.exchange import Look
 from stepfast.kernel.generations import ChildView
@@ -16,8 +16,8 @@ from stepfast.kernel.outside import Asking
 from stepfast.kernel.reasons import explain, telling_events
 from stepfast.kernel.reviews import Owner
 from stepfast.kernel.seen import Seen
-from stepfast.kernel.states import RunState, WaitKind
-from stepfast.kernel.views import EventView, RunView, WorkerView
+from stepfast.kernel.states import RunState, StepState, WaitKind
+from stepfast.kernel.views import EventView, RunView, StepView, WorkerView
 
 RUN = RunId("01932f5e-7c1b-7d3a-9c56-0d4f6b8a1e22")
 NOW = Instant(1_750_000_000_000)  # 2025-06-15 15:06:40 UTC
@@ -65,6 +65,53 @@ def test_the_backoff_of_a_step_is_not_taken_for_trouble_of_the_run():
     backoff = wait(WaitKind.BACKOFF, "charge", LATER)
     assert telling_events(view(RunState.PENDING), Look(1, 0, False, [backoff], [])) == frozenset()
     assert "It is backing off until 2025-06-15 15:07:40 UTC." in why(view(RunState.PENDING), backoff)
+
+
+def failed_try(**error: str) -> StepView:
+    call = CallId("0", "charge", 2)
+    error_text, at = json.dumps(error), Instant(NOW - 1)
+    return StepView(7, call, "step", StepState.FAILED, 3, 1, None, "[]", None, error_text, at, at, LATER)
+
+
+def why_tried_again(**error: str) -> str:
+    backoff = wait(WaitKind.BACKOFF, "charge", LATER)._replace(wait_id=7)
+    look = Look(1, 0, False, [backoff], [])
+    seen = Seen(view(RunState.PENDING), look, [worker()], None, NOW, tries={7: failed_try(**error)})
+    return str(explain(seen)).splitlines()[1]
+
+
+def test_a_step_that_is_tried_again_is_named_with_what_it_failed_with():
+    step = failed_try().call.address
+    assert why_tried_again(type="builtins:ConnectionError", message="refused") == (
+        f"Step {step} is tried again at 2025-06-15 15:07:40 UTC: attempt 3 failed with ConnectionError: refused. "
+        "Time moves it."
+    )
+    assert "failed with ValueError. Time" in why_tried_again(type="builtins:ValueError", message="")
+    assert len(why_tried_again(type="builtins:ValueError", message="x" * 5_000)) < 500
+
+
+def test_a_run_that_is_tried_again_as_a_whole_says_what_it_failed_with():
+    backoff = wait(WaitKind.BACKOFF, "backoff", LATER)._replace(wait_id=0)
+    told = event("retry_scheduled", error_type="builtins:ValueError", message="no card")
+    said = why(view(RunState.PENDING), backoff, told=told)
+    assert "It failed and is tried again at 2025-06-15 15:07:40 UTC: ValueError: no card. Time moves it." in said
+    assert "retry_scheduled" in telling_events(view(RunState.PENDING), Look(1, 0, False, [backoff], []))
+
+
+@pytest.mark.parametrize(
+    ("run", "waits"),
+    [
+        (view(RunState.WAITING), [wait(WaitKind.SIGNAL, "paid")]),
+        (view(RunState.PAUSED), [wait(WaitKind.SIGNAL, "paid")]),
+        (view(RunState.PENDING), []),
+        (view(RunState.RUNNING, worker_id=WorkerId("w1")), []),
+    ],
+)
+def test_an_open_run_with_a_time_limit_says_when_that_is_over(run, waits):
+    look = Look(1, 0, False, waits, [], LATER)
+    *_, last = explain(Seen(run, look, [worker()], None, NOW)).reasons
+    assert (last.kind, last.due_at) == ("deadline", LATER)
+    assert str(last) == "Its time is over at 2025-06-15 15:07:40 UTC. If it has not ended by then, it fails."
 
 
 @pytest.mark.parametrize("kind", [WaitKind.BACKOFF, WaitKind.DELAY, WaitKind.TIME])

@@ -168,6 +168,8 @@ class Look(NamedTuple):
     hold: bool
     waits: list[OpenWait]
     inbox: list[Message]
+    deadline_at: Instant | None = None
+    """When the time of the whole run is over."""
 
 
 class Saving(Enum):

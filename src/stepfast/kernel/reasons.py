@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from shlex import quote
 from typing import NamedTuple
 
+from stepfast.kernel.durations import Instant
 from stepfast.kernel.events import EventType
 from stepfast.kernel.exchange import Look
 from stepfast.kernel.ids import RunId
@@ -44,7 +45,7 @@ def telling_events(view: RunView, look: Look | None) -> frozenset[str]:
     if look is not None and any(wait.kind is WaitKind.CODE for wait in look.waits):
         return frozenset({EventType.WAITING})
     if look is not None and any(is_hand_back(wait) for wait in look.waits):
-        return frozenset({EventType.HANDED_BACK})
+        return frozenset({EventType.HANDED_BACK, EventType.RETRY_SCHEDULED})
     return frozenset()
 
 
@@ -58,7 +59,8 @@ def _reasons(seen: Seen) -> Iterator[Reason]:
     if run.state in ENDED:
         yield _end(seen)
         yield from _kept(seen)
-    elif run.state is RunState.PAUSED:
+        return
+    if run.state is RunState.PAUSED:
         yield _pause(seen)
         yield from waits(seen)
     elif run.worker_id is not None:
@@ -68,6 +70,13 @@ def _reasons(seen: Seen) -> Iterator[Reason]:
         yield from _nobody_in_time(seen)
     else:
         yield from _line(seen)
+    if seen.look is not None and seen.look.deadline_at is not None:
+        yield _deadline(seen.look.deadline_at)
+
+
+def _deadline(at: Instant) -> Reason:
+    """What ends the run whatever else it waits for."""
+    return Reason("deadline", f"Its time is over at {moment(at)}.", "If it has not ended by then, it fails.", at)
 
 
 def _end(seen: Seen) -> Reason:

@@ -14,7 +14,7 @@ from stepfast.kernel.exchange import Look
 from stepfast.kernel.generations import ChildView
 from stepfast.kernel.reviews import Owner
 from stepfast.kernel.texts import counted
-from stepfast.kernel.views import EventView, RunView, WorkerView
+from stepfast.kernel.views import EventView, RunView, StepView, WorkerView
 
 
 class Reason(NamedTuple):
@@ -42,6 +42,8 @@ class Seen(NamedTuple):
     """Who is asked by the reviews that are open, by the number of their wait."""
     children: Sequence[ChildView] = ()
     """Open runs that it waits for, or that these wait for; not all where there are many."""
+    tries: Mapping[int, StepView] = MappingProxyType({})
+    """The attempts that failed of the steps whose next try is put off, by the number of that wait."""
     caught: Sequence[str] = ()
     """Of a failed run, the addresses of steps whose failures its code has caught, and that a retry would keep."""
 

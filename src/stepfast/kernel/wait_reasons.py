@@ -15,9 +15,10 @@ from stepfast.kernel.generations import ChildView
 from stepfast.kernel.outside import CALLBACK, Asking
 from stepfast.kernel.replay import INPUT_MISFIT, way_back
 from stepfast.kernel.reviews import ANYBODY, ReviewId
-from stepfast.kernel.rules import HAND_BACK_WAIT_ID
+from stepfast.kernel.rules import HAND_BACK_WAIT_ID, SHORT_MESSAGE
 from stepfast.kernel.seen import Reason, Seen, fields_of, lacking, moment
 from stepfast.kernel.states import PENDING_WAITS, RunState, WaitKind
+from stepfast.kernel.texts import error_line
 from stepfast.kernel.troubles import trouble_of
 
 # Of children that stand still for different reasons, so many are told of.
@@ -64,6 +65,11 @@ def is_timed(seen: Seen) -> bool:
 def is_hand_back(wait: OpenWait) -> bool:
     """Whether it is a wait of the whole run; the backoff of a step has the number of its record."""
     return wait.kind is WaitKind.BACKOFF and wait.wait_id == HAND_BACK_WAIT_ID
+
+
+def is_step_backoff(wait: OpenWait) -> bool:
+    """Whether it is the pause before a step's next try."""
+    return wait.kind is WaitKind.BACKOFF and not is_hand_back(wait)
 
 
 def waits_for_people(look: Look | None) -> bool:
@@ -205,13 +211,27 @@ def _standstill(child: ChildView, seen: Seen) -> Reason | None:
 
 
 def _backoff(wait: OpenWait, seen: Seen) -> tuple[str, str]:
-    trouble = trouble_of(seen.told) if seen.told and is_hand_back(wait) else None
+    at = "" if wait.due_at is None else f" at {moment(wait.due_at)}"
+    failed = seen.tries.get(wait.wait_id)
+    if failed is not None:
+        error = fields_of(failed.error)
+        text = f"Step {failed.call.address} is tried again{at}: attempt {failed.attempt} failed with "
+        return f"{text}{_error(error.get('type'), error.get('message'))}", "Time moves it."
+    told = seen.told if is_hand_back(wait) else None
+    if told is not None and told.type == EventType.RETRY_SCHEDULED:
+        why = fields_of(told.data)
+        text = f"It failed and is tried again{at}: {_error(why.get('error_type'), why.get('message'))}"
+        return text, "Time moves it."
+    trouble = trouble_of(told) if told is not None else None
     if trouble is None:
         return f"It is backing off{_until(wait)}.", "Time moves it."
     times = "once" if trouble.number == 1 else f"{trouble.number} times in a row"
-    at = "" if wait.due_at is None else f" at {moment(wait.due_at)}"
     text = f"It was handed back {times} and is tried again{at}: {trouble.reason}"
     return text, "Put that right, and time moves it."
+
+
+def _error(error_type: object, message: object) -> str:
+    return error_line(str(error_type or ""), str(message or "")[:SHORT_MESSAGE]).rstrip(" :.") + "."
 
 
 def _outside(wait: OpenWait) -> tuple[str, str]:

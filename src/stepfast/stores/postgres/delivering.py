@@ -21,7 +21,7 @@ select state, queue, worker_id
 """
 WAITS = "select * from stepfast.waits($1::uuid[])"
 MESSAGES = "select * from stepfast.messages($1::uuid[])"
-WAKES = "select t.token, t.wakes, t.hold from stepfast.task t where t.run_id = $1::uuid"
+WAKES = "select t.token, t.wakes, t.hold, t.deadline_at from stepfast.task t where t.run_id = $1::uuid"
 
 Fetch = Callable[[str, Sequence[object]], Awaitable[Sequence[Row]]]
 
@@ -48,10 +48,10 @@ async def look(fetch: Fetch, run_id: RunId) -> Look | None:
     found = await fetch(WAKES, [run_id])
     if not found:
         return None
-    token, wakes, hold = found[0]
+    token, wakes, hold, deadline_at = found[0]
     waits = by_run(await fetch(WAITS, [[run_id]]), rows.open_wait)
     inbox = by_run(await fetch(MESSAGES, [[run_id]]), rows.message)
-    return Look(token, wakes, hold, waits.get(run_id, []), inbox.get(run_id, []))
+    return Look(token, wakes, hold, waits.get(run_id, []), inbox.get(run_id, []), deadline_at)
 
 
 def by_run(answer: Sequence[Row], view: Callable[[Row], T]) -> dict[RunId, list[T]]:

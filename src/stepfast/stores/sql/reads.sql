@@ -70,8 +70,8 @@ select n, kind, name, value, actor, at, told, reason, cause
  order by n;
 
 -- name: get_wakes
--- Whose run it is by its token, how often something has come for it, and whether a person holds it.
-select token, wakes, hold
+-- Whose run it is by its token, how often something has come for it, whether a person holds it, and when its time is over.
+select token, wakes, hold, deadline_at
   from stepfast.task
  where run_id = :run_id;
 

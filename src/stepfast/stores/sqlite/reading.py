@@ -125,8 +125,8 @@ def look(connection: apsw.Connection, run_id: RunId) -> Look | None:
         )
     if not found:
         return None
-    token, wakes, hold = found[0]
-    return Look(token, wakes, bool(hold), waits, inbox)
+    token, wakes, hold, deadline_at = found[0]
+    return Look(token, wakes, bool(hold), waits, inbox, deadline_at)
 
 
 def get_outcomes(connection: apsw.Connection, run_ids: Sequence[RunId]) -> dict[RunId, OutcomeView]:
