@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -165,6 +166,48 @@ async def test_an_await_that_loses_a_race_lets_the_child_go_on_to_be_joined_late
         await until(app, child.run_id, RunState.COMPLETED)
         await run.signal("now")
         assert await run == ["late", "xy"]
+
+
+FORMS = {"handle": lambda child: child, "result": lambda child: child.result()}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("ends", ["child", "timer"])
+async def test_a_child_of_a_def_workflow_races_and_gives_its_result_afterwards(database, ends, form):
+    span = "1h" if ends == "child" else "1ms"
+
+    @workflow
+    def parent() -> list[str]:
+        child = echo_later.start.sync("x")
+        if ends == "child":
+            child.signal("go", "y")
+        name, _ = race.sync(child=lambda: FORMS[form](child), timer=lambda: sleep(span))
+        if ends == "timer":
+            child.signal("go", "y")
+        return [name, child.result(), child.result()]
+
+    async with timed_app(database, parent, echo_later) as (app, time):
+        assert await time.result(await app.start(parent)) == [ends, "xy", "xy"]
+
+
+async def test_a_child_of_a_def_workflow_is_told_and_cancelled_by_what_a_race_calls(database):
+    @workflow
+    def parent() -> list[str]:
+        told: Any = echo_later.start.sync("x")
+        cancelled: Any = echo_later.start.sync("z")
+
+        async def tell() -> Any:
+            await told.signal("go", "y")
+            await cancelled.cancel()
+            return await told
+
+        _, value = race.sync(telling=tell)
+        return [value, told.result()]
+
+    async with app_on(database, [parent, echo_later]) as app:
+        run = await app.start(parent)
+        assert await run == ["xy", "xy"]
+        assert {child.state for child in await children_of(app, run)} == {RunState.COMPLETED, RunState.CANCELLED}
 
 
 @pytest.mark.parametrize("ends", ["cancel", "leave"])

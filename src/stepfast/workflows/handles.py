@@ -8,7 +8,7 @@ import json
 from asyncio import events
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast, overload
 
 from stepfast.kernel import rules
 from stepfast.kernel.decisions import Decision, Message, OpenWait, Record, Wait
@@ -249,14 +249,39 @@ def cancel_call(run_id: RunId, child: str, reason: str | None) -> CommandCall:
     return CommandCall(f"cancel:{child}", json.dumps({"reason": why}), carry_out)
 
 
+class _Result(Generic[T]):
+    """What a child has come to, asked for once and given as often as it is wanted."""
+
+    def __init__(self, started: StartedChild) -> None:
+        self._started = started
+        self._joining = asyncio.Lock()
+        self._ended: Callable[[], T] | None = None
+
+    async def awaited(self) -> T:
+        async with self._joining:
+            if self._ended is None:
+                self._ended = await _kept(self._asked())
+        return self._ended()
+
+    def blocked_for(self) -> T:
+        if self._ended is None:
+            try:
+                self._ended = partial(_give, self._asked())
+            except StepfastError as error:
+                self._ended = partial(_raise, error)
+        return self._ended()
+
+    def _asked(self) -> Any:
+        return ask("child.result", JoinCall(self._started))
+
+
 class Child(Generic[T]):
     """The handle of a child run in an `async def` workflow."""
 
     def __init__(self, started: StartedChild) -> None:
         self.id: str = started.run_id
         self._started = started
-        self._joining = asyncio.Lock()
-        self._ended: Callable[[], T] | None = None
+        self._result: _Result[T] = _Result(started)
 
     def __repr__(self) -> str:
         return f"<child run {self.id}>"
@@ -266,10 +291,7 @@ class Child(Generic[T]):
 
     async def result(self) -> T:
         """What the child returned, as often as it is asked for; raises RunFailed or RunCancelled."""
-        async with self._joining:
-            if self._ended is None:
-                self._ended = await _kept(ask("child.result", JoinCall(self._started)))
-        return self._ended()
+        return await self._result.awaited()
 
     async def signal(self, name: str, value: Any = None) -> None:
         """Send something to the child, once; it is kept until the child's code takes it."""
@@ -281,32 +303,35 @@ class Child(Generic[T]):
 
 
 class SyncChild(Generic[T]):
-    """The handle of a child run in a `def` workflow."""
+    """The handle of a child run in a `def` workflow.
+
+    Where the run's event loop makes the calls, as for `race.sync` and `each.sync`, they can be awaited instead.
+    """
 
     def __init__(self, started: StartedChild) -> None:
         self.id: str = started.run_id
         self._started = started
-        self._ended: Callable[[], T] | None = None
+        self._result: _Result[T] = _Result(started)
 
     def __repr__(self) -> str:
         return f"<child run {self.id}>"
 
+    def __await__(self) -> Generator[Any, None, T]:
+        return self._result.awaited().__await__()
+
     def result(self) -> T:
         """What the child returned, as often as it is asked for; raises RunFailed or RunCancelled."""
-        if self._ended is None:
-            try:
-                self._ended = partial(_give, ask("child.result", JoinCall(self._started)))
-            except StepfastError as error:
-                self._ended = partial(_raise, error)
-        return self._ended()
+        if isinstance(events._get_running_loop(), RunLoop):
+            return cast(T, self._result.awaited())
+        return self._result.blocked_for()
 
     def signal(self, name: str, value: Any = None) -> None:
         """Send something to the child, once; it is kept until the child's code takes it."""
-        ask("child.signal", signal_call(self._started.run_id, name, value))
+        return cast(None, ask("child.signal", signal_call(self._started.run_id, name, value)))
 
     def cancel(self, reason: str | None = None) -> None:
         """End the child now; one that has ended refuses with IllegalMove."""
-        ask("child.cancel", cancel_call(self._started.run_id, self._started.kind.name, reason))
+        return cast(None, ask("child.cancel", cancel_call(self._started.run_id, self._started.kind.name, reason)))
 
 
 class Starter(Generic[P, T]):
