@@ -12,14 +12,16 @@ from typing import Any
 
 import pytest
 
-from stepfast import IllegalMove, WaitTimeout, each, race, receive, sleep, step, timeout, workflow
+from stepfast import IllegalMove, RunFailed, WaitTimeout, each, race, receive, sleep, step, timeout, workflow
 from stepfast.kernel.decisions import Message, OpenWait
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.exchange import Delivery
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.states import WaitKind
 from stepfast.testing import Engine, engine
+from stepfast.workflows import child_calls, context
 from stepfast.workflows.alarms import Alarms
+from stepfast.workflows.child_calls import ChildrenCall
 from stepfast.workflows.context import RunContext
 from stepfast.workflows.mailbox import Mailbox, Waiter
 from stepfast.workflows.wait_calls import WaitCall
@@ -75,6 +77,25 @@ async def do_child(seconds: int) -> str:
     return await child(seconds)
 
 
+@workflow
+async def child_of(ends: list[Any]) -> str:
+    seconds, is_good = ends
+    await sleep(seconds)
+    if not is_good:
+        raise ValueError(f"child of {seconds}")
+    return f"child of {seconds}"
+
+
+async def do_joined(join: Any, at_once: int | None, *ends: list[Any]) -> Any:
+    try:
+        joined: Any = await each(child_of, ends, at_once, join)
+    except RunFailed as failure:
+        return f"failed: {failure.__cause__}"
+    if join == "settled":
+        return [outcome.value if outcome.ok else f"failed: {outcome.error.__cause__}" for outcome in joined]
+    return joined
+
+
 async def do_started(seconds: int, name: str) -> list[Any]:
     started = await child.start(seconds)
     return [await receive(name), await started]
@@ -100,6 +121,7 @@ KINDS: dict[str, Callable[..., Any]] = {
     "receives": do_receives,
     "sleep": do_sleep,
     "child": do_child,
+    "joined": do_joined,
     "started": do_started,
     "within": do_within,
     "race": do_race,
@@ -109,7 +131,7 @@ KINDS: dict[str, Callable[..., Any]] = {
 
 async def results_of(database: str, flow: Any, cases: Sequence[tuple[Program, Signals]], is_late: bool) -> list[Any]:
     """What runs come to, one moment after the other, or when all of it is past before anybody looks."""
-    async with engine(database=database, workflows=[perform, perform_of_def, child]) as opened:
+    async with engine(database=database, workflows=[perform, perform_of_def, child, child_of]) as opened:
         runs = [await opened.start(flow, program) for program, _ in cases]
         await opened.run_until_idle()
         if is_late:
@@ -181,6 +203,36 @@ ORDERS: dict[str, tuple[Program, Signals, Any]] = {
         {1: "a", 11: "a", 12: "a"},
         ["p2", "a"],
     ),
+    "a join that fails and a timer": (
+        ("race", ("joined", "all", None, [7, True], [5, False], [3, True]), ("sleep", 6)),
+        {},
+        ["p0", "failed: child of 5"],
+    ),
+    "a join that one failure does not spoil and a timer": (
+        ("race", ("joined", 1, None, [7, False], [5, False], [9, True]), ("sleep", 8)),
+        {},
+        ["p1", "slept 8"],
+    ),
+    "the first of several children": (
+        ("joined", "any", None, [9, True], [5, True], [7, True]),
+        {},
+        "child of 5",
+    ),
+    "two of several children": (
+        ("joined", 2, None, [9, True], [5, True], [3, False], [7, True]),
+        {},
+        ["child of 5", "child of 7"],
+    ),
+    "the first of several children in groups": (
+        ("joined", "any", 16, *([seconds, True] for seconds in (9, 5, 7, 11))),
+        {},
+        "child of 5",
+    ),
+    "the first failure of several children": (
+        ("joined", "all", None, [9, False], [5, False], [7, True]),
+        {},
+        "failed: child of 5",
+    ),
     "a signal and then a child": (("within", 10, ("started", 6, "a")), {5: "a"}, ["a", "child of 6"]),
     "a signal and then a child that was late": (("within", 7, ("started", 8, "a")), {5: "a"}, "over after 7"),
 }
@@ -198,6 +250,18 @@ TWINS = {
     "that takes signals while it reads when children ended": (
         *(Mailbox, "_may_go_on", lambda mailbox: mailbox.unheard is None),
         "a signal and a child",
+    ),
+    "that takes a join for decided when the last child has ended": (
+        *(ChildrenCall, "_decided_at", lambda call, ended: max(outcome.ended_at for _, outcome in ended)),
+        "a join that fails and a timer",
+    ),
+    "that takes the first in the list of all who have ended": (
+        *(child_calls, "_first", lambda ended, count: ended[:count]),
+        "the first of several children",
+    ),
+    "that begins no conclusion beside what is late": (
+        *(context, "ConcludingCall", WaitCall),
+        "a join that fails and a timer",
     ),
     "that begins nothing beside what is late": (
         *(RunContext, "_begin_what_came", lambda context: False),
@@ -229,7 +293,7 @@ class Maker:
         return {self._seconds.pop(): self._random.choice("ab") for _ in range(self._random.randint(1, 5))}
 
     def program(self, room: int = 3) -> Program:
-        kinds = ["receive", "receives", "sleep", "child", "started"]
+        kinds = ["receive", "receives", "sleep", "child", "joined", "started"]
         kind = self._random.choice([*kinds, "within", "race", "all"] if room else kinds)
         if kind in ("race", "all"):
             return (kind, *(self.program(room - 1) for _ in range(self._random.randint(2, 3))))
@@ -244,12 +308,19 @@ class Maker:
                 return (names[0], self._random.choice([None, self._seconds.pop()]))
             case "receives":
                 return tuple(names)
+            case "joined":
+                return (self._random.choice(["all", "any", 2, "settled"]), None, *self._ends())
             case "started":
                 return (self._seconds.pop(), names[0])
             case "within":
                 return (self._seconds.pop(), self.program(room - 1))
             case _:
                 return (self._seconds.pop(),)
+
+    def _ends(self) -> list[list[Any]]:
+        """Two children or more, and when and how each of them ends."""
+        seconds = [self._seconds.pop() for _ in range(min(3, len(self._seconds)))]
+        return [[each, self._random.random() < 0.7] for each in (*seconds, LONGEST_S)]
 
 
 @pytest.mark.parametrize("part", range(4))

@@ -211,11 +211,12 @@ class ChildrenCall(WaitCall):
             self.conclude(ended)
 
     def _decided_at(self, ended: Ended) -> Instant:
-        """When the last child ended that the join needs."""
-        good = sorted(outcome.ended_at for _, outcome in ended if outcome.state in GOOD_ENDS)
-        return (
-            good[self._join.need - 1] if 0 < self._join.need <= len(good) else max(each.ended_at for _, each in ended)
-        )
+        """When the last child ended that the join needs, or the one that failed too many."""
+        good, bad = _parted(ended)
+        for outcomes, nth in ((good, self._join.need), (bad, self._join.spare + 1)):
+            if 0 < nth <= len(outcomes):
+                return _first(outcomes, nth)[-1][1].ended_at
+        return max(outcome.ended_at for _, outcome in ended)
 
     async def _whole(self, outcome: OutcomeView) -> OutcomeView:
         """A child's outcome with its value, also when that is large."""
@@ -226,14 +227,16 @@ class ChildrenCall(WaitCall):
         return outcome._replace(value=value)
 
     def conclude(self, ended: Ended) -> None:
-        """End the call with what the join gives."""
-        good = [outcome for _, outcome in ended if outcome.state in GOOD_ENDS]
+        """End the call with what the join gives: with what had ended when it was decided, however late that is seen."""
+        good, bad = _parted(ended)
         if self._join.settles:
-            self.end(json.dumps([self._settled(index, outcome) for index, outcome in ended]))
+            until = self._decided_at(ended)
+            in_time = [(index, outcome) for index, outcome in ended if outcome.ended_at <= until]
+            self.end(json.dumps([self._settled(index, outcome) for index, outcome in in_time]))
         elif len(good) >= self._join.need:
-            self.end(_as_list(outcome.value or "null" for outcome in good[: self._join.need]))
+            self.end(_as_list(outcome.value or "null" for _, outcome in sorted(_first(good, self._join.need))))
         else:
-            failed = next(outcome for _, outcome in ended if outcome.state not in GOOD_ENDS)
+            _, failed = min(_first(bad, self._join.spare + 1))
             self.fall_short(ended, self._child.error_of(failed))
 
     def fall_short(self, ended: Ended, error: BaseException) -> None:
@@ -311,6 +314,17 @@ def child_id(run: HeldRun, call: CallId, started_at: Instant, index: int = 0) ->
     seed = f"{run.run_id}:{run.generation}:{call.address}:{index}"
     wide = hashlib.blake2b(seed.encode(), digest_size=16).digest()
     return RunId(new_id(started_at, int.from_bytes(wide, "big") >> 128 - RANDOM_BITS))
+
+
+def _parted(ended: Ended) -> tuple[Ended, Ended]:
+    """Those that came to a good end, and the others."""
+    good = [child for child in ended if child[1].state in GOOD_ENDS]
+    return good, [child for child in ended if child[1].state not in GOOD_ENDS]
+
+
+def _first(ended: Ended, count: int) -> Ended:
+    """So many of them, in the order in which they ended."""
+    return sorted(ended, key=lambda child: (child[1].ended_at, child[0]))[:count]
 
 
 def _as_list(texts: Iterable[str]) -> str:

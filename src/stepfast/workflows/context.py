@@ -21,6 +21,7 @@ from stepfast.workflows.bodies import StepBody
 from stepfast.workflows.branches import Branch, Parked
 from stepfast.workflows.calls import Answer, Asked, Operation
 from stepfast.workflows.namesakes import refuse_namesake
+from stepfast.workflows.once_calls import ConcludingCall
 from stepfast.workflows.stay import Host, Stay
 from stepfast.workflows.wait_calls import ReceiveCall, by_arrival
 
@@ -196,7 +197,8 @@ class RunContext(Stay):
     def _begin_what_came(self) -> bool:
         """Begin one of the calls that are kept back by what is late, if what it waits for may have come before that.
 
-        That is a wait which is open in the store, and a signal that is there. A step is begun when its time has come.
+        That is a wait which is open in the store, a signal that is there, and what concludes a call that has ended.
+        A step is begun when its time has come.
         """
         if self._leaving is not None or not self._replay.finished:
             return False
@@ -209,7 +211,7 @@ class RunContext(Stay):
     def _begins_now(self, asked: Asked, record: Record | None) -> bool:
         if asked.answer.done():
             return False
-        if self._open_wait(asked, record) is not None:
+        if self._open_wait(asked, record) is not None or isinstance(asked.operation, ConcludingCall):
             self._begin(asked, record)
             return True
         operation = asked.operation

@@ -15,7 +15,7 @@ from stepfast.workflows import failures
 from stepfast.workflows.calls import Asked
 from stepfast.workflows.child_calls import ChildKind, ChildrenCall, Ended
 from stepfast.workflows.joins import Join, Outcome
-from stepfast.workflows.once_calls import OnceCall
+from stepfast.workflows.once_calls import ConcludingCall
 from stepfast.workflows.waiting import ask
 
 if TYPE_CHECKING:
@@ -95,6 +95,8 @@ class FirstCall(ChildrenCall):
         others = [(index, outcome) for index, outcome in ended if outcome.state not in GOOD_ENDS]
         failed = json.dumps({index: self._told(outcome) for index, outcome in others} if self._join.settles else {})
         generation = self.asked.context.run.generation
+        # Nothing that came later is decided before the code has heard what follows from it.
+        self.asked.context.mailbox.unheard = self.asked.call
         self.end(f'{{"generation":{generation},"done":{{{done}}},"failed":{failed},"error":{json.dumps(error)}}}')
 
     def _told(self, outcome: OutcomeView) -> str:
@@ -125,7 +127,7 @@ class FurtherCall(FirstCall):
             super().conclude(ended)
 
 
-class UnmetCall(OnceCall):
+class UnmetCall(ConcludingCall):
     """Fails with what kept a join from being met; where the run was retried since, the rest is done again instead."""
 
     kind = "join"
@@ -135,6 +137,7 @@ class UnmetCall(OnceCall):
         self._unmet = unmet
 
     def begin(self, asked: Asked, record: Record | None) -> None:
+        super().begin(asked, record)
         context, unmet = asked.context, self._unmet
         error = unmet.error if unmet.generation == context.run.generation else None
         state = StepState.COMPLETED if error is None else StepState.FAILED

@@ -42,6 +42,16 @@ class OnceCall:
         """Nothing runs that could be stopped."""
 
 
+class ConcludingCall(OnceCall):
+    """One that says no more than what a call before it has come to: it belongs to the moment when that ended.
+
+    So it is begun although something else is late, and nothing more is decided until the code has heard of it.
+    """
+
+    def begin(self, asked: Asked, record: Record | None) -> None:
+        asked.context.mailbox.unheard = asked.call
+
+
 class WrittenCall(OnceCall, ABC):
     """One for which nothing has to run: all there is to it is written together with its record."""
 
