@@ -9,6 +9,7 @@ import pytest
 
 from stepfast import (
     Retry,
+    Run,
     RunFailed,
     RunState,
     WrongCall,
@@ -18,6 +19,9 @@ from stepfast import (
     step,
     workflow,
 )
+from stepfast.testing import Engine, engine
+from stepfast.testing.worker import Stuck
+from stepfast.workflows import handles
 from tests.durable.test_waiting import until
 from tests.support.apps import Bodies, app_on
 from tests.support.virtual_time import timed_app
@@ -402,3 +406,89 @@ async def test_a_retried_parent_starts_a_failed_child_anew(database, how):
         await run.retry()
         assert await run == ["there", "X"]
         assert bodies["shaky"] == 2
+
+
+BROKEN = asyncio.Event()
+
+
+@step(retry=Retry(attempts=1))
+async def break_down() -> None:
+    if BROKEN.is_set():
+        raise ConnectionError("away")
+
+
+@workflow
+async def leaves_a_child() -> list[str]:
+    child = await echo_later.start("x", on_parent_end="leave")
+    await break_down()
+    name, _ = await race(child=child.result(), late=sleep("1h"))
+    await child.signal("go", "y")
+    return [name, await child]
+
+
+@workflow
+def leaves_a_child_of_def() -> list[str]:
+    child = echo_later.start.sync("x", on_parent_end="leave")
+    break_down.sync()
+    name, _ = race.sync(child=lambda: child, late=lambda: sleep("1h"))
+    child.signal("go", "y")
+    return [name, child.result()]
+
+
+async def retried_with_a_child_that_goes_on(opened: Engine, flow: Any) -> Run[Any]:
+    """A parent that has failed and is retried, while the child that it left waits for a word."""
+    BROKEN.set()
+    run = await opened.start(flow)
+    await opened.run_until_idle()
+    assert (await run.info()).state is RunState.FAILED
+    BROKEN.clear()
+    await opened.insist(lambda: run.retry(key=f"retry-{run.id}"))
+    return run
+
+
+@pytest.mark.parametrize("flow", [leaves_a_child, leaves_a_child_of_def])
+async def test_a_retried_parent_waits_for_the_child_that_it_left(database, flow):
+    async with engine(database=database, workflows=[flow, echo_later]) as opened:
+        run = await retried_with_a_child_that_goes_on(opened, flow)
+        assert await opened.result(run) == ["late", "xy"]
+        (child,) = await children_of(opened.app, run)
+        assert (child.state, child.generation) == (RunState.COMPLETED, 1)
+        assert await opened.app.findings() == []
+
+
+async def test_twin_that_starts_another_beside_the_child_that_goes_on_waits_for_ever(database, monkeypatch):
+    monkeypatch.setattr(handles, "ENDED", frozenset(RunState))
+    with pytest.raises(Stuck, match="1 of 1 children of echo_later@1"):
+        await test_a_retried_parent_waits_for_the_child_that_it_left(database, leaves_a_child)
+
+
+@pytest.mark.parametrize("ends", ["before it waits", "while it waits"])
+async def test_a_retried_parent_hears_how_the_child_ended_that_it_left(database, ends):
+    async with engine(database=database, workflows=[leaves_a_child, echo_later]) as opened:
+        run = await retried_with_a_child_that_goes_on(opened, leaves_a_child)
+        (child,) = await children_of(opened.app, run)
+        if ends == "while it waits":
+            await opened.run_until_idle()
+        else:
+            await run.pause()
+        await opened.signal(child.run_id, "go", "z")
+        await opened.run_until_idle()
+        if ends == "before it waits":
+            await run.resume()
+        with pytest.raises(RunFailed, match="cannot be signalled"):
+            await opened.result(run)
+        assert ("join:echo_later", "completed") in [(each.call.name, each.state) for each in await run.steps()]
+        assert len(await children_of(opened.app, run)) == 1
+
+
+async def test_a_parent_that_waits_again_for_the_child_that_it_left_may_die_anywhere(database):
+    async with engine(database=database, workflows=[leaves_a_child, echo_later]) as opened:
+        for point in range(1, 200):
+            run = await retried_with_a_child_that_goes_on(opened, leaves_a_child)
+            crashes = opened.crashes
+            opened.crash_after(point)
+            assert await opened.result(run) == ["late", "xy"]
+            assert len(await children_of(opened.app, run)) == 1
+            if opened.crashes == crashes:
+                assert point > 10
+                return

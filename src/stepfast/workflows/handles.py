@@ -14,7 +14,7 @@ from stepfast.kernel import rules
 from stepfast.kernel.decisions import Decision, Message, OpenWait, Record, Wait
 from stepfast.kernel.errors import IllegalMove, Invalid, NotFound, StepfastError, WrongCall
 from stepfast.kernel.ids import RunId
-from stepfast.kernel.states import GOOD_ENDS, StepState, WaitKind, check_move
+from stepfast.kernel.states import ENDED, GOOD_ENDS, StepState, WaitKind, check_move
 from stepfast.kernel.texts import MAX_NOTE, check_optional_text, check_text
 from stepfast.workflows import failures
 from stepfast.workflows.branches import thread_branch
@@ -110,7 +110,8 @@ class StartCall:
 class JoinCall(ChildrenCall):
     """Waits for a child that was started before, by the group that its start has opened.
 
-    A run that is retried has new waits: a child that has completed is joined as it is, any other is started anew.
+    A run that is retried has new waits: a child that has completed is joined as it is, one that was left to go on and
+    does is waited for again, toward the group that it was started in, and any other is started anew.
     """
 
     kind = "join"
@@ -120,22 +121,28 @@ class JoinCall(ChildrenCall):
         self.name = f"join:{started.kind.name}"
         self._started = started
         self._is_own = False
+        self._goes_on = False
 
     def wait_id(self, record: Record | None) -> int | None:
-        return self._started.wait_id if record is None else record.seq
+        return self._started.wait_id if record is None or _is_of_group(record) else record.seq
 
     def begin(self, asked: Asked, record: Record | None) -> None:
-        if record is not None:
+        if record is not None and not _is_of_group(record):
             self._is_own = True
             super().begin(asked, record)
             return
         self._asked, self._opened_as, self._started_at = asked, asked.call, asked.context.host.clock.now()
         self.run_ids = [self._started.run_id]
-        wait = asked.context.mailbox.wait(self._started.wait_id)
-        if wait is None:
+        wait = self._group
+        # A child that ended while its group was gone was not counted in it.
+        if wait is None or not self._started.is_present:
             self.read()
         else:
             self.await_(wait)
+
+    @property
+    def _group(self) -> OpenWait | None:
+        return self.asked.context.mailbox.wait(self._started.wait_id)
 
     async def _put_letter_aside(self) -> None:
         """A child that may outlive its parent is a dead letter when it fails; here its parent has heard of it."""
@@ -152,18 +159,53 @@ class JoinCall(ChildrenCall):
         if self._started.leave:
             self.asked.context.run_errand(self._put_letter_aside(), "stepfast-letter")
 
+    async def read_outcomes(self) -> None:
+        if self._group is None and not self._started.is_present and self._started.leave:
+            run = self.asked.context.run
+            child = await self.asked.context.host.store.run(run.tenant, self._started.run_id)
+            self._goes_on = child is not None and child.state not in ENDED
+        await super().read_outcomes()
+
     def conclude(self, ended: Ended) -> None:
         is_good = any(outcome.state in GOOD_ENDS for _, outcome in ended)
-        if self._wait is not None or is_good or (ended and self._started.is_present):
+        group = self._group
+        if self._wait is not None or is_good or (ended and (self._started.is_present or group is not None)):
             super().conclude(ended)
             return
-        self._is_own = True
         self._is_working = False
-        del self.run_ids
-        self.open()
+        if group is not None and not ended:
+            self.asked.context.busy.discard(self.asked.call)
+            self.await_(group)
+        elif self._goes_on:
+            self._open_group_again()
+        else:
+            self._is_own = True
+            del self.run_ids
+            self.open()
+
+    def _open_group_again(self) -> None:
+        """Wait for a child that an earlier generation has left, toward the group that it counts in when it ends."""
+        context, number = self.asked.context, self._started.wait_id
+        record = self.asked.new_record(StepState.WAITING, 1, self._started_at, value=json.dumps({"group": number}))
+        wait = self.wait()._replace(wait_id=number, is_numbered=True)
+        context.save(rules.open_wait(context.run, record, wait), self._opened_again)
+
+    def _opened_again(self, refused: BaseException | None) -> None:
+        context = self.asked.context
+        context.busy.discard(self.asked.call)
+        if refused is not None:
+            context.stop(refused)
+        elif not context.is_closed:
+            context.mailbox.open(OpenWait(self._started.wait_id, self.wait_kind, self._code, None, 1, 0, 1, 0, 0))
+            if self.asked.answer.done():
+                self.call_off(self.asked)
+            else:
+                # It may have ended before it was waited for.
+                self.read()
+        context.kick()
 
     def abandon(self, asked: Asked, record: Record) -> None:
-        self._is_own = record.state is StepState.WAITING
+        self._is_own = record.state is StepState.WAITING and not _is_of_group(record)
         super().abandon(asked, record)
 
     def call_off(self, asked: Asked) -> None:
@@ -175,6 +217,11 @@ class JoinCall(ChildrenCall):
             self.drop()
             asked.context.mailbox.leave(self._started.wait_id)
             self.save_call_off(asked, ())
+
+
+def _is_of_group(record: Record) -> bool:
+    """Whether it waits for the group that the child was started in, and not for one of its own."""
+    return record.state is StepState.WAITING and record.value is not None
 
 
 CarryOut = Callable[[Asked, str], Awaitable[None]]
