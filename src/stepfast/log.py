@@ -74,6 +74,9 @@ EVENTS = {
     ),
     "plugin_failed": LogEvent("warning", "What an installed package brings could not be used; the others are."),
     "process_ended": LogEvent("warning", "A worker process died; another takes its place after a pause."),
+    "process_left_runs": LogEvent(
+        "warning", "A worker process that was asked to leave did not hand its runs back; they wait for its lease."
+    ),
     "process_replaced": LogEvent("info", "A worker process reached its number of runs or memory and is replaced."),
     "migration_waits": LogEvent("warning", "Somebody else migrates the database; it is told who, and waited for."),
     "process_started": LogEvent("info", "The supervisor started a worker process."),

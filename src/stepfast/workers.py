@@ -133,6 +133,11 @@ class AppWorker:
             await parts.remove_worker(worker, None if grace is None else span_ms(grace, "grace"))
         log.info("worker_stopped", worker_id=worker.worker_id, runs_processed=worker.stats().runs_processed)
 
+    @property
+    def farewell_failed(self) -> StepfastError | None:
+        """Why the store could not be told that it left: what it held then stays with it until its lease is over."""
+        return None if self._worker is None else self._worker.farewell_failed
+
     def stats(self) -> WorkerStats:
         """What the worker has done so far."""
         return self._started().stats()

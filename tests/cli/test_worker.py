@@ -11,6 +11,7 @@ from tests.cli.processes import Pipes, stepfast, worker
 from tests.cli.shop import blocking, growing, hanging, hanging_in_a_thread, quick, two_steps
 from tests.stores.postgres_proxies import CuttingProxy
 from tests.support.apps import app_on
+from tests.support.sql import execute
 
 WORKFLOWS = [blocking, hanging, hanging_in_a_thread, quick, two_steps]
 
@@ -129,6 +130,31 @@ async def test_a_hand_back_is_no_crash(client, database, pipes):
         process.process.terminate()
         await process.ends()
     assert (await run.info()).crashes == 0
+
+
+async def refuse_changes_of_workers(database):
+    """Have the database refuse what workers say of themselves, as one does that has no room left."""
+    if database.startswith("sqlite"):
+        await execute(database, "create trigger no_room before update on worker begin select raise(abort, 'full'); end")
+        return
+    await execute(
+        database,
+        "create function stepfast.no_room() returns trigger language plpgsql as "
+        "$$ begin raise exception using errcode = '53100', message = 'No space left on device'; end $$",
+    )
+    trigger = "create trigger no_room before update on stepfast.worker execute function stepfast.no_room()"
+    await execute(database, trigger)
+
+
+@pytest.mark.parametrize("options", [(), ("--processes", "2")], ids=["alone", "supervised"])
+async def test_a_worker_that_cannot_hand_back_what_it_holds_does_not_end_with_success(client, database, options):
+    with worker(database, *options) as process:
+        await process.says("worker_started")
+        await refuse_changes_of_workers(database)
+        process.process.terminate()
+        assert "E-STORE-" in await process.says("runs_not_handed_back")
+        await process.is_silent()
+        assert await process.ends() == 1
 
 
 async def test_a_worker_that_left_is_marked_dead(client, database):

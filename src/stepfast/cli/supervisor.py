@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from stepfast.cli.exits import OK, REPLACE_ME, USAGE
+from stepfast.cli.exits import ERROR, OK, REPLACE_ME, USAGE
 from stepfast.cli.signals import STOPPING, Asking
 from stepfast.log import Log
 
@@ -21,6 +21,8 @@ FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 # A process that lived so long did not die of its start: its successor starts at once.
 LONG_LIFE_S = 10.0
+# How a process ends that is asked to leave; by the signal itself, if that came before it had begun to listen.
+_LEFT_WELL = frozenset({OK, REPLACE_ME, -signal.SIGTERM})
 
 
 @dataclass
@@ -103,6 +105,10 @@ class Supervisor:
         if code == USAGE:
             self._code = USAGE
             self._stop()
+        if self._stopping and self._code == OK and code not in _LEFT_WELL:
+            # It was killed, or could not tell the store that it left: its runs wait for the end of its lease.
+            log.warning("process_left_runs", pid=process.pid, code=code)
+            self._code = ERROR
         if self._stopping or (self._drain and code == OK):
             return
         if code == REPLACE_ME:

@@ -18,10 +18,13 @@ from stepfast.cli.memory import leaves_room, outgrown
 from stepfast.cli.options import common_options, names, size, span_of, text
 from stepfast.cli.signals import SIGNALS, stay_deaf
 from stepfast.cli.supervisor import Supervisor
+from stepfast.log import Log
 from stepfast.outbox import add_sinks
 from stepfast.settings import Found, Settings, read_settings, warn_of_unknown
 from stepfast.worker.settings import BOUNDS
 from stepfast.workers import AppWorker
+
+log = Log("cli")
 
 LOOK_EVERY_S = 0.05
 
@@ -127,6 +130,10 @@ class Host:
         for other in others:
             other.cancel()
         await self._worker.stop()
+        if (error := self._worker.farewell_failed) is not None:
+            # Whatever it was told to leave for: what the store counts as its own waits for the end of its lease.
+            log.error("runs_not_handed_back", worker_id=self._worker.worker_id, error=f"{error.code}: {error}")
+            return ERROR
         return min(reasons[reason] for reason in done)
 
     def _listen(self) -> Deadline:

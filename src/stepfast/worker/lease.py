@@ -72,6 +72,8 @@ class Lease:
         self._announcing = asyncio.Lock()
         self._is_ending = False
         self._crew = ""
+        self.farewell_failed: StepfastError | None = None
+        """Why the store could not be told that the worker left, and so may count on it until its lease is over."""
         self.lacks: Callable[[], dict[str, str]] = dict
         self.served: Callable[[], Mapping[str, str]] = dict
         self.served_before: Mapping[str, str] = {}
@@ -160,6 +162,7 @@ class Lease:
         try:
             await self._store.retire(self.worker_id, Turns(self._crew, self.served()))
         except StepfastError as error:
+            self.farewell_failed = error
             log.warning("worker_not_retired", worker_id=self.worker_id, error=error)
 
     @property

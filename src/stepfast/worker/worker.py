@@ -127,6 +127,11 @@ class Worker:
         return self._lease.worker_id
 
     @property
+    def farewell_failed(self) -> StepfastError | None:
+        """Why the store could not be told that this worker left; None where it was, or while it is here."""
+        return self._lease.farewell_failed
+
+    @property
     def settings(self) -> WorkerSettings:
         return self._settings
 
