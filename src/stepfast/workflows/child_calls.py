@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepfast.kernel import rules
@@ -149,7 +149,8 @@ class ChildrenCall(WaitCall):
         """How many an earlier holder has started: of a page that was started, the first child is there."""
         context = self.asked.context
         for start in reversed(range(PAGE, len(self._inputs), PAGE)):
-            if await context.host.store.run(context.run.tenant, self.run_ids[start]) is not None:
+            read = partial(context.host.store.run, context.run.tenant, self.run_ids[start])
+            if await context.answered(read) is not None:
                 return start + PAGE
         return PAGE
 
@@ -199,7 +200,8 @@ class ChildrenCall(WaitCall):
         ended: Ended = []
         for start in range(0, len(self.run_ids), PAGE):
             page = self.run_ids[start : start + PAGE]
-            outcomes = await self.asked.context.host.store.outcomes(page)
+            context = self.asked.context
+            outcomes = await context.answered(partial(context.host.store.outcomes, page))
             found = [(start + index, outcomes[run_id]) for index, run_id in enumerate(page) if run_id in outcomes]
             ended += [(index, await self._whole(outcome)) for index, outcome in found]
         if self._ending:
@@ -223,7 +225,8 @@ class ChildrenCall(WaitCall):
         if not is_reference(outcome.value):
             return outcome
         context = self.asked.context
-        (value,) = await context.host.values.resolve(context.run.tenant, outcome.run_id, [outcome.value])
+        read = partial(context.host.values.resolve, context.run.tenant, outcome.run_id, [outcome.value])
+        (value,) = await context.answered(read)
         return outcome._replace(value=value)
 
     def conclude(self, ended: Ended) -> None:

@@ -271,8 +271,9 @@ def signal_call(run_id: RunId, signal: str, value: Any) -> CommandCall:
 
         run, host = asked.context.run, asked.context.host
         whole = digest(f"{run_id}:{name}:{text}")
-        value = await host.values.keep(run.tenant, run_id, text)
-        delivered = await host.store.deliver(Delivery(run_id, run.tenant, SIGNAL, name, value, run.actor, key, whole))
+        value = await asked.context.answered(partial(host.values.keep, run.tenant, run_id, text))
+        delivery = Delivery(run_id, run.tenant, SIGNAL, name, value, run.actor, key, whole)
+        delivered = await asked.context.answered(partial(host.store.deliver, delivery))
         if delivered.state is None:
             raise NotFound(f"Child run {run_id} not found. List runs with `stepfast runs list`.")
         check_move(run_id, delivered.state, "signal")
@@ -289,7 +290,8 @@ def cancel_call(run_id: RunId, child: str, reason: str | None) -> CommandCall:
         from stepfast.kernel.commands import Cancel, Request
 
         run = asked.context.run
-        (answer,) = await asked.context.host.change([Request(run_id, Cancel(), run.tenant, run.actor, why, key)])
+        cancel = Request(run_id, Cancel(), run.tenant, run.actor, why, key)
+        (answer,) = await asked.context.answered(partial(asked.context.host.change, [cancel]))
         if isinstance(answer, StepfastError):
             raise answer
 

@@ -251,7 +251,8 @@ class OutsideWork:
 
         context = self._asked.context
         command = ExpireCall(self._call, context.run.generation)
-        (answer,) = await context.host.change([Request(context.run.run_id, command, context.run.tenant)])
+        expire = Request(context.run.run_id, command, context.run.tenant)
+        (answer,) = await context.answered(partial(context.host.change, [expire]))
         if isinstance(answer, StepfastError) and not isinstance(answer, IllegalMove):
             context.stop(answer)
             return False

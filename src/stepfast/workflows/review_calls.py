@@ -194,7 +194,8 @@ class ReviewCall(WaitCall):
     async def _expire(self, wait_id: int) -> bool:
         """The time seems to be over: have it judged by the store, where no verdict can come between."""
         context = self.asked.context
-        (answer,) = await context.host.change([Request(context.run.run_id, Expire(wait_id), context.run.tenant)])
+        expire = Request(context.run.run_id, Expire(wait_id), context.run.tenant)
+        (answer,) = await context.answered(partial(context.host.change, [expire]))
         if isinstance(answer, StepfastError) and not isinstance(answer, IllegalMove):
             context.stop(answer)
             return False

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from asyncio import events
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from stepfast.errands import begin_errand
 from stepfast.kernel import rules
-from stepfast.kernel.blobs import LargeValues
+from stepfast.kernel.blobs import BlobsAway, LargeValues
 from stepfast.kernel.commands import Changed, Request
 from stepfast.kernel.decisions import CallId, Decision, HeldRun, History, Message
-from stepfast.kernel.errors import LeaseLost, StepfastError, WrongCall
+from stepfast.kernel.errors import LeaseLost, StepfastError, StoreUnavailable, WrongCall
 from stepfast.kernel.events import Event
 from stepfast.kernel.exchange import Delivered, Look, Woken
 from stepfast.kernel.ids import RunId
@@ -26,6 +27,11 @@ from stepfast.workflows.branches import Parked
 from stepfast.workflows.limits import BodyThreads
 from stepfast.workflows.loop import open_loop
 from stepfast.workflows.mailbox import Mailbox
+
+T = TypeVar("T")
+
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 1.0
 
 
 class Held(Exception):
@@ -260,10 +266,33 @@ class Stay:
         await asyncio.sleep(0)
         self._reading = True
 
+    async def answered(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """What the store answers; one that is away is asked again for as long as the run is held here.
+
+        To let go of the run instead would cut off its steps under way, and they would be done again.
+        """
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                return await ask()
+            except BlobsAway:
+                raise
+            except StoreUnavailable:
+                await self._pause(pause_s)
+                if self._closed or self.stopped_by is not None:
+                    raise
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+
+    async def _pause(self, pause_s: float) -> None:
+        """Rest for so long, or until the run is let go of."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                await self._move()
+
     async def look_now(self) -> bool:
         """Read what has come for the run, and let those look who wait for it; False when that was not possible."""
         try:
-            look = await self._read_look()
+            look = await self.answered(self._read_look)
         except StepfastError as error:
             self.stop(error)
             return False

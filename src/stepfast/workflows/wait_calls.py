@@ -193,7 +193,7 @@ class WaitCall:
             if call not in context.busy and not await context.until_unparked():
                 return
             context.busy.add(call)
-            now = await context.host.store.now()
+            now = await context.answered(context.host.store.now)
             # After the moment was read, so that whatever came up to it is seen.
             wait = await self._as_stored(wait_id)
             if wait is None or wait.due_at is None:
