@@ -8,12 +8,21 @@ import pytest
 
 from stepfast import RunState
 from tests.cli.processes import Pipes, stepfast, worker
-from tests.cli.shop import blocking, growing, hanging, hanging_in_a_thread, quick, two_steps
+from tests.cli.shop import (
+    blocking,
+    growing,
+    hanging,
+    hanging_in_a_thread,
+    hanging_in_a_thread_of_its_own,
+    quick,
+    two_steps,
+)
 from tests.stores.postgres_proxies import CuttingProxy
 from tests.support.apps import app_on
 from tests.support.sql import execute
 
-WORKFLOWS = [blocking, hanging, hanging_in_a_thread, quick, two_steps]
+HANGING = [hanging, hanging_in_a_thread, hanging_in_a_thread_of_its_own, blocking]
+WORKFLOWS = [*HANGING, quick, two_steps]
 
 
 @pytest.fixture
@@ -92,7 +101,7 @@ async def test_a_signal_ends_an_idle_worker_with_success(database, number):
         assert await process.ends() == 0
 
 
-@pytest.mark.parametrize("workflow", [hanging, hanging_in_a_thread, blocking], ids=lambda workflow: workflow.__name__)
+@pytest.mark.parametrize("workflow", HANGING, ids=lambda workflow: workflow.__name__)
 async def test_sigterm_hands_a_run_back_whatever_its_step_does(client, database, pipes, workflow):
     run = await client.start(workflow, pipes.folder)
     with worker(database, "--grace", "0s") as process:

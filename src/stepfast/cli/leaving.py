@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -42,19 +41,15 @@ class Deadline:
         self._worker = worker
         self._loop = loop
         self._timer: threading.Timer | None = None
-        self._ends_at = 0.0
 
     def begin(self) -> None:
         """From here on it counts."""
-        span_s = self._worker.grace_ms / 1_000 + HAND_BACK_S
-        self._ends_at = time.monotonic() + span_s
-        self._timer = _timer(span_s, self._missed)
+        self._timer = _timer(self._worker.grace_ms / 1_000 + HAND_BACK_S, self._missed)
 
-    def is_met(self, code: int) -> None:
-        """The runs are handed back: what is left is the end of the process, which no thread may put off for long."""
+    def is_met(self) -> None:
+        """The runs are handed back: what is left is the end of the process."""
         if self._timer is not None:
             self._timer.cancel()
-            _timer(max(self._ends_at - time.monotonic(), LAST_THREADS_S), partial(end, code))
 
     def _missed(self) -> None:
         log.error("deadline_missed", worker_id=self._worker.worker_id)

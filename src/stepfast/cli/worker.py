@@ -92,7 +92,6 @@ def worker(
     collect_seldom()
     code = asyncio.run(host.run())
     stay_deaf()
-    leave_soon(code)
     sys.exit(code)
 
 
@@ -116,9 +115,11 @@ class Host:
         """Work, and answer with the exit code."""
         deadline = self._listen()
         code = await self._work()
-        deadline.is_met(code)
-        # What is left is the end of the loop and of its threads: it may not be stopped, but it may be cut short.
+        deadline.is_met()
+        # What is left is the end of the loop and of its threads. It would wait for those of `asyncio.to_thread` for as
+        # long as they go on, so that it is cut short; a signal may not stop it, but a second one ends it at once.
         SIGNALS.ask(lambda: leave_soon(code), self._supervised)
+        leave_soon(code)
         return code
 
     async def _work(self) -> int:
