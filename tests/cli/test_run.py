@@ -35,6 +35,29 @@ async def greeting(name: str = "world") -> dict[str, str]:
 """
 
 
+STUCK = """
+import asyncio, threading
+from stepfast import Retry, Stepfast, step, workflow
+
+
+@step(timeout="100ms", retry=Retry(attempts=1))
+async def wait_in_a_thread() -> None:
+    await asyncio.to_thread(threading.Event().wait)
+
+
+@workflow
+async def stuck() -> str:
+    try:
+        await wait_in_a_thread()
+    except TimeoutError:
+        return "given up"
+    return "done"
+
+
+app = Stepfast(workflows=[stuck])
+"""
+
+
 @pytest.fixture
 def file(tmp_path):
     """A file with one workflow, and an app for it alone: this process knows those of all other tests too."""
@@ -45,6 +68,12 @@ def file(tmp_path):
 
 async def run(database: str, *args: str) -> Done:
     return await invoke("run", *args, "--database", database)
+
+
+def test_a_command_ends_although_a_thread_of_a_step_goes_on(tmp_path):
+    (tmp_path / "stuck.py").write_text(STUCK)
+    done = stepfast("run", "stuck.py", cwd=tmp_path)
+    assert (done.returncode, json.loads(done.stdout)) == (0, "given up")
 
 
 async def test_the_result_is_json_alone_on_stdout(database, file):

@@ -15,6 +15,7 @@ from stepfast.cli.loading import load_app
 from stepfast.cli.logs import show_log
 from stepfast.cli.options import common_options
 from stepfast.cli.output import keep_stdout
+from stepfast.cli.threads import leave_threads_behind
 from stepfast.interrupting import run_in_order
 from stepfast.kernel.durations import span_ms
 from stepfast.kernel.errors import Invalid, NotFound, WaitTimeout
@@ -155,6 +156,7 @@ class Client:
         return Stepfast(database, workflows=[])
 
     async def _within_time(self, work: Coroutine[Any, Any, T]) -> T:
+        leave_threads_behind()
         timeout_s = None if self._timeout is None else span_ms(self._timeout, "--timeout") / 1_000
         try:
             with heard_once():
