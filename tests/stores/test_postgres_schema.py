@@ -13,8 +13,10 @@ from stepfast.stores.postgres.health import examine
 from stepfast.stores.postgres.schema import known_migrations, migration_sql
 from stepfast.stores.postgres.store import PostgresStore
 from tests.stores.postgres import asking, opened
+from tests.support.apps import app_on
 from tests.support.following import until
 from tests.support.postgres import drop_database, fresh_database
+from tests.support.workflows import say
 
 NAMES = [migration.name for migration in known_migrations()]
 NEWEST = known_migrations()[-1].number
@@ -179,3 +181,11 @@ async def test_nothing_depends_on_the_search_path_of_a_session(postgres_url):
         await again.open()
         assert await again.now() <= await store.now()
         await again.close()
+
+
+async def test_runs_end_in_a_database_that_takes_nulls_in_arrays_for_words(migrated_postgres_url):
+    async with asking(migrated_postgres_url) as connection:
+        name = await connection.fetchval("select current_database()")
+        await connection.execute(f"alter database {name} set array_nulls = off")
+    async with app_on(migrated_postgres_url, [say]) as app:
+        assert await (await app.start(say, "hello")).result(timeout="60s") == "hello"

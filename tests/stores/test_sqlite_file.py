@@ -260,14 +260,14 @@ async def test_a_writer_that_keeps_its_turn_for_ever_is_given_up(path):
 
 async def test_a_full_disk_writes_nothing_of_the_batch(harness, store):
     await store._writer.run(lambda c: c.execute("pragma max_page_count = 60").fetchall())
-    with pytest.raises(StoreUnusable, match="disk is full"):
+    with pytest.raises(StoreUnavailable, match="disk is full"):
         await harness.start_many(2_000)
     assert await harness.sql("select count(*) from stepfast.run") == [(0,)]
 
 
 async def test_the_store_goes_on_when_the_disk_has_room_again(harness, store):
     await store._writer.run(lambda c: c.execute("pragma max_page_count = 60").fetchall())
-    with pytest.raises(StoreUnusable):
+    with pytest.raises(StoreUnavailable):
         await harness.start_many(2_000)
     await store._writer.run(lambda c: c.execute("pragma max_page_count = 100000").fetchall())
     assert len(await harness.start_many(2_000)) == 2_000

@@ -8,14 +8,14 @@ from types import SimpleNamespace
 import apsw
 import pytest
 
-from stepfast.kernel.errors import StoreUnusable
+from stepfast.kernel.errors import StoreUnavailable, StoreUnusable
 from stepfast.stores.sqlite.problems import SHM_BYTES, explained
 
 VAGUE = {"io": apsw.IOError("disk I/O error"), "opening": apsw.CantOpenError("unable to open database file")}
 
 
 def told(path, problem) -> str:
-    with pytest.raises(StoreUnusable) as raised, explained(path):
+    with pytest.raises((StoreUnavailable, StoreUnusable)) as raised, explained(path):
         raise problem
     return str(raised.value)
 

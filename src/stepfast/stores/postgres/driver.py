@@ -19,9 +19,11 @@ CACHED_STATEMENTS = 100
 
 # What a pooler in between lets through.
 _ANY_SESSION = {"application_name": "stepfast"}
-# Nothing rests on these: they bound what a client that vanished can leave behind in the server.
+# That null in an array is null a database may set otherwise. On the others nothing rests: they bound what a
+# client that vanished can leave behind in the server.
 _OWN_SESSION = {
     **_ANY_SESSION,
+    "array_nulls": "on",
     "default_transaction_isolation": "read committed",
     "idle_in_transaction_session_timeout": "5000",
     "jit": "off",

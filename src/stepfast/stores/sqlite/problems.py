@@ -28,7 +28,7 @@ _STATES: tuple[tuple[type[Exception], type[StepfastError], str], ...] = (
     (apsw.ReadOnlyError, StoreUnusable, "cannot be written. Allow writing to the file and to its folder."),
     (apsw.PermissionsError, StoreUnusable, "may not be used. Allow reading and writing the file and its folder."),
     (apsw.CantOpenError, StoreUnusable, "cannot be opened. Allow reading and writing the file and its folder."),
-    (apsw.FullError, StoreUnusable, "cannot grow: the disk is full. Nothing was written; free some space."),
+    (apsw.FullError, StoreUnavailable, "cannot grow: the disk is full. Nothing was written; free some space."),
     (apsw.NotADBError, StoreUnusable, "is no SQLite database. Name another file; this one was left alone."),
     (apsw.CorruptError, StoreUnusable, _DAMAGED),
     (
