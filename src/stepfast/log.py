@@ -56,7 +56,8 @@ EVENTS = {
     "hint_failed": LogEvent("error", "A hint to other processes could not be sent; they look by themselves."),
     "hints_unheard": LogEvent(
         "warning",
-        "Behind a pooler hints of other processes cannot be heard: this one looks by itself, at each poll.",
+        "Hints of other processes cannot be heard, behind a pooler or where the folder beside a SQLite file belongs to "
+        "another user: this one looks by itself, at each poll.",
     ),
     "hints_lost": LogEvent(
         "warning",

@@ -39,3 +39,9 @@ def test_a_folder_that_is_gone_is_told_as_before(tmp_path):
 def test_of_a_file_that_looks_damaged_both_remedies_are_named(tmp_path):
     words = told(tmp_path / "app.db", apsw.CorruptError("database disk image is malformed"))
     assert "Restart the process; if that does not help, put a backup in its place" in words
+
+
+def test_of_a_file_that_cannot_be_written_those_beside_it_are_named_too(tmp_path):
+    """Whoever reads a read-only file leaves a log and an index beside it that are read-only too, and stay so."""
+    words = told(tmp_path / "app.db", apsw.ReadOnlyError("attempt to write a readonly database"))
+    assert "Allow writing to app.db, to app.db-wal and app.db-shm where they exist, and to their folder" in words

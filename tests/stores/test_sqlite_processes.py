@@ -13,6 +13,7 @@ import pytest
 from stepfast.stores.sqlite.migrate import known_migrations
 from stepfast.stores.sqlite.store import SqliteStore
 from tests.stores.harness import NOON
+from tests.support.rights import open_folder, without_rights
 
 OPENS = """
 import asyncio, sys
@@ -114,3 +115,20 @@ async def test_a_migration_that_was_killed_is_done_whole_by_the_next(path):
     store = SqliteStore(path, lambda: NOON)
     assert await store.migrate() == [step.name for step in known_migrations()]
     await store.close()
+
+
+async def test_a_folder_for_hints_that_another_user_keeps_to_itself_shuts_nobody_out(caplog):
+    heard: list[str] = []
+    with open_folder() as folder:
+        folder.chmod(0o777)
+        theirs = folder / "stepfast.db-hints"
+        theirs.mkdir()
+        theirs.chmod(0)
+        with without_rights():
+            store = SqliteStore(folder / "stepfast.db", lambda: NOON)
+            await store.open()
+            await store.hear(heard.append)
+            await store.hint(["ready:default"])
+            await store.close()
+        theirs.chmod(0o700)
+    assert f'hints_unheard reason="{theirs} takes no socket of this user' in caplog.text

@@ -12,6 +12,10 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from stepfast.log import Log
+
+log = Log("hints")
+
 # The system takes no longer name for a socket.
 MAX_SOCKET_PATH = 100
 MAX_TOPIC_BYTES = 512
@@ -28,12 +32,18 @@ class Hints:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def hear(self, heard: Callable[[str], None]) -> None:
-        """Call `heard` in this event loop with every topic that another process sends."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        self._ear.bind(str(self._folder / self._name))
-        self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._ear.fileno(), self._receive, self._ear, heard)
+        """Call `heard` in this event loop with every topic that another process sends, where the folder allows it."""
+        ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            ear.bind(str(self._folder / self._name))
+        except OSError as problem:
+            # Of another user, read-only, or on a disk without sockets: no reason not to use the file.
+            ear.close()
+            log.warning("hints_unheard", reason=f"{self._folder} takes no socket of this user ({problem.strerror}).")
+            return
+        self._ear, self._loop = ear, asyncio.get_running_loop()
+        self._loop.add_reader(ear.fileno(), self._receive, ear, heard)
 
     def send(self, topics: Iterable[str]) -> None:
         """Tell every other process that listens."""
@@ -57,7 +67,8 @@ class Hints:
     def _other_ears(self) -> list[Path]:
         try:
             return [self._folder / name for name in os.listdir(self._folder) if name != self._name]
-        except FileNotFoundError:
+        except OSError:
+            # Nobody listens, or another user whom we may not speak to.
             return []
 
     def _send_to(self, ear: Path, topic: bytes) -> None:

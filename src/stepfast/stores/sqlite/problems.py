@@ -22,10 +22,15 @@ _DAMAGED = (
     "is damaged, or looks so because something else in this process has opened and closed it. Restart the process; "
     "if that does not help, put a backup in its place."
 )
+# Who may only read the file leaves the log and its index behind as read-only as it was then.
+_READ_ONLY = (
+    "cannot be written. Allow writing to {path.name}, to {path.name}-wal and {path.name}-shm where they exist, and to "
+    "their folder."
+)
 _STATES: tuple[tuple[type[Exception], type[StepfastError], str], ...] = (
     (apsw.BusyError, StoreUnavailable, _LOCKED),
     (apsw.LockedError, StoreUnavailable, _LOCKED),
-    (apsw.ReadOnlyError, StoreUnusable, "cannot be written. Allow writing to the file and to its folder."),
+    (apsw.ReadOnlyError, StoreUnusable, _READ_ONLY),
     (apsw.PermissionsError, StoreUnusable, "may not be used. Allow reading and writing the file and its folder."),
     (apsw.CantOpenError, StoreUnusable, "cannot be opened. Allow reading and writing the file and its folder."),
     (apsw.FullError, StoreUnavailable, "cannot grow: the disk is full. Nothing was written; free some space."),
