@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 import resource
 import signal
 from collections.abc import Iterator
@@ -148,6 +150,18 @@ async def test_a_file_whose_disk_is_full_is_a_failure(tmp_path):
     with no_room():
         level, text = (await examined(Office(f"sqlite:///{tmp_path}/app.db"), code=1))["writing"]
     assert (level, f"{tmp_path} takes nothing more" in text, "Free some space" in text) == ("fail", True, True)
+
+
+async def test_a_file_on_a_disk_that_has_become_read_only_is_a_failure_that_asks_for_no_space(monkeypatch, tmp_path):
+    """One that the system has shut after a fault says so to writers alone, and not where it is asked for rights."""
+
+    def refuse(**_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    await invoke("migrate", "--database", f"sqlite:///{tmp_path}/app.db")
+    monkeypatch.setattr(health, "TemporaryFile", refuse)
+    level, text = (await examined(Office(f"sqlite:///{tmp_path}/app.db"), code=1))["writing"]
+    assert (level, "Mount its disk for writing" in text, "space" in text) == ("fail", True, False)
 
 
 async def test_a_server_whose_disk_is_full_is_a_failure(migrated_postgres_url, monkeypatch):

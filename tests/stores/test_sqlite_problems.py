@@ -45,3 +45,4 @@ def test_of_a_file_that_cannot_be_written_those_beside_it_are_named_too(tmp_path
     """Whoever reads a read-only file leaves a log and an index beside it that are read-only too, and stay so."""
     words = told(tmp_path / "app.db", apsw.ReadOnlyError("attempt to write a readonly database"))
     assert "Allow writing to app.db, to app.db-wal and app.db-shm where they exist, and to their folder" in words
+    assert "mount their disk for writing" in words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Iterator
@@ -65,7 +66,8 @@ def _full(path: Path) -> Weakness | None:
             file.flush()
             os.fsync(file.fileno())
     except OSError as problem:
-        remedy = "Free some space, or move the file: starts and steps are refused until then."
+        way_out = "Mount its disk for writing" if problem.errno == errno.EROFS else "Free some space"
+        remedy = f"{way_out}, or move the file: starts and steps are refused until then."
         return Weakness(f"{path.parent.absolute()} takes nothing more ({problem.strerror})", remedy)
     return None
 

@@ -25,7 +25,7 @@ _DAMAGED = (
 # Who may only read the file leaves the log and its index behind as read-only as it was then.
 _READ_ONLY = (
     "cannot be written. Allow writing to {path.name}, to {path.name}-wal and {path.name}-shm where they exist, and to "
-    "their folder."
+    "their folder, or mount their disk for writing."
 )
 _STATES: tuple[tuple[type[Exception], type[StepfastError], str], ...] = (
     (apsw.BusyError, StoreUnavailable, _LOCKED),
