@@ -49,7 +49,8 @@ REMEDIES = {
     "`conflict: review` a person decides instead.",
     "E-WAIT-001": "Catch `WaitTimeout` in the workflow and decide what then, or wait longer.",
     "E-IDEM-001": "Use a new key for a new request, or send the first body again.",
-    "E-IDEM-002": "Send the same request again a little later.",
+    "E-IDEM-002": "Send the same request again a little later. On PostgreSQL it is told after some seconds; on SQLite "
+    "one writer has the whole file, and a wait that is too long is E-STORE-001.",
     "E-VAL-001": "Correct the value that the message names.",
     "E-VAL-002": "Correct the definition that the message names; all its faults are listed at once.",
     "E-VAL-003": "Return something that JSON can hold, or describe the value by a type hint.",

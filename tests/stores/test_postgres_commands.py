@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 
@@ -13,8 +13,8 @@ import asyncpg
 import pytest
 
 from stepfast.kernel.commands import Cancel, Changed, Pause, Request, Rerun, Resume
-from stepfast.kernel.errors import IllegalMove, KeyReused, StoreUnavailable
-from stepfast.kernel.exchange import Saving
+from stepfast.kernel.errors import IllegalMove, KeyInProgress, KeyReused, StoreUnavailable
+from stepfast.kernel.exchange import Delivery, Saving
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.states import RunState, WaitKind
 from stepfast.stores import rows
@@ -206,3 +206,45 @@ async def test_a_command_leaves_no_setting_and_no_transaction_behind(migrated_po
         sessions = "select state from pg_stat_activity where application_name = 'stepfast' and datname = $1"
         states = await watcher.fetch(sessions, await watcher.fetchval("select current_database()"))
         assert {state for (state,) in states} == {"idle"}
+
+
+SENT: dict[str, Callable[[Harness, RunId], Awaitable[object]]] = {
+    "start": lambda harness, run_id: harness.start(key="k"),
+    "cancel": lambda harness, run_id: harness.store.change([Request(run_id, Cancel(), key="k")]),
+    "signal": lambda harness, run_id: harness.store.deliver(Delivery(run_id, None, "signal", "go", "1", key="k")),
+}
+IMPATIENT = """
+do $$
+declare
+    f text;
+begin
+    for f in select oid::regprocedure from pg_proc
+              where pronamespace = 'stepfast'::regnamespace
+                and proname in ('start_runs', 'use_keys', 'deliver')
+    loop
+        execute format('alter function %s set lock_timeout = 50', f);
+    end loop;
+end
+$$
+"""
+
+
+@pytest.mark.parametrize("command", SENT)
+async def test_what_comes_again_while_its_key_is_in_progress_changes_nothing_until_that_has_ended(
+    harness, migrated_postgres_url, command
+):
+    run_id = (await harness.start()).run_id
+    async with asking(migrated_postgres_url) as other:
+        await other.execute(IMPATIENT)
+        transaction = other.transaction()
+        await transaction.start()
+        await other.execute(USE_KEY.replace("'cancel'", f"'{command}'"), "digest", run_id, "pending")
+        before = await harness.contents()
+        with pytest.raises(KeyInProgress, match="send the same again a little") as raised:
+            await SENT[command](harness, run_id)
+        assert raised.value.code == "E-IDEM-002"
+        assert await harness.contents() == before
+        # Whoever held the key went without a word.
+        await transaction.rollback()
+    await SENT[command](harness, run_id)
+    assert await harness.contents() != before

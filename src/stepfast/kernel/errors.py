@@ -144,12 +144,6 @@ class KeyReused(StepfastError):
     code = "E-IDEM-001"
 
 
-class KeyInProgress(StepfastError):
-    """The command that first used this idempotency key has not been answered yet."""
-
-    code = "E-IDEM-002"
-
-
 class Invalid(StepfastError):
     """An argument, value or setting that does not fit."""
 
@@ -190,6 +184,12 @@ class StoreUnavailable(StepfastError):
     """The store did not answer in time, or cannot write for now: a full disk, a blob folder that is away."""
 
     code = "E-STORE-001"
+
+
+class KeyInProgress(StoreUnavailable):
+    """The command that first used this idempotency key has not been answered yet."""
+
+    code = "E-IDEM-002"
 
 
 class StoreMismatch(StepfastError):

@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from stepfast.kernel.errors import (
     Invalid,
+    KeyInProgress,
     KeyReused,
     RowsRefused,
     StepfastError,
@@ -32,12 +33,19 @@ TRIES = {"40P01": 5, "40001": 5, "23505": 2, "26000": 2, "42P05": 2}
 _REFUSED_CLASSES = frozenset({"22", "23", "54"})
 # Connection, resources, operator (shut down, cancelled), locks that were not given in time, the loser of a failover.
 _AWAY_CLASSES = frozenset({"08", "40", "53", "55", "57"})
+_LOCKED = "55P03"
+_KEY_IN_PROGRESS = (
+    "has a command with this key under way that has not ended yet. Nothing was written; send the same again a little "
+    "later, and it is carried out, or answered as the other one."
+)
 # What a server says that is up and cannot do it now: it may soon, so that it is waited for like one that is away.
 _NOT_NOW = {
     "53100": "has no room left on its disk ({said}). Nothing was written; free some space.",
     "25006": "is read-only ({said}). Nothing was written; name the primary in the database URL, or allow writing.",
-    "55P03": "kept us waiting for a lock ({said}). Look for a transaction that was left open; try again.",
+    _LOCKED: "kept us waiting for a lock ({said}). Look for a transaction that was left open; try again.",
 }
+# Where a lock was waited for, in the server's own language but for the name: at a key whose command is under way.
+_AT_A_KEY = re.compile(r'"idempotency(_pkey)?"')
 # A server that lost its place to another, and one that was kept waiting in the middle of a transaction.
 _AWAY_STATES = frozenset({"25006", "25P03", "25P04"})
 _NO_SCHEMA = frozenset({"3F000", "42P01", "42703", "42883"})
@@ -91,6 +99,8 @@ def explained(where: str, problem: BaseException) -> StepfastError:
         return RowsRefused(f"{where} refuses a row ({state}: {problem}). Nothing of its batch was written.")
     if state in _NO_SCHEMA:
         return StoreMismatch(f"{where} lacks a table or function ({problem}). Run `stepfast migrate`.")
+    if state == _LOCKED and _AT_A_KEY.search(str(getattr(problem, "context", ""))):
+        return KeyInProgress(f"{where} {_KEY_IN_PROGRESS}")
     if state in _NOT_NOW:
         return StoreUnavailable(f"{where} {_NOT_NOW[state].format(said=_said(problem))}")
     if not state or state[:2] in _AWAY_CLASSES or state in _AWAY_STATES:
