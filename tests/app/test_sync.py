@@ -209,7 +209,7 @@ PAIRS = {
         {"as_client", "database", "has_own_store", "retire_worker", "workflow_named"},
     ),
     "Run": (Run, sync.Run, set()),
-    "AppWorker": (AppWorker, sync.AppWorker, {"drained", "spent", "grace_ms"}),
+    "AppWorker": (AppWorker, sync.AppWorker, {"drained", "spent", "grace_ms", "farewell_failed"}),
     "Workers": (Workers, sync.Workers, set()),
     "Queues": (Queues, sync.Queues, set()),
     "Workflows": (Workflows, sync.Workflows, set()),
