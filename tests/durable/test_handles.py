@@ -492,3 +492,54 @@ async def test_a_parent_that_waits_again_for_the_child_that_it_left_may_die_anyw
             if opened.crashes == crashes:
                 assert point > 10
                 return
+
+
+@workflow
+async def naps_after_its_child() -> str:
+    child = await echo_later.start("x", on_parent_end="leave")
+    await break_down()
+    answer = await child
+    await sleep("1h")
+    return answer
+
+
+@pytest.mark.parametrize("is_paused", [False, True], ids=["parked", "paused"])
+async def test_a_group_that_was_opened_again_is_closed_with_its_join(database, is_paused):
+    async with engine(database=database, workflows=[naps_after_its_child, echo_later]) as opened:
+        run = await retried_with_a_child_that_goes_on(opened, naps_after_its_child)
+        await opened.run_until_idle()
+        (child,) = await children_of(opened.app, run)
+        if is_paused:
+            await run.pause()
+            await opened.run_until_idle()
+        await opened.signal(child.run_id, "go", "y")
+        await opened.run_until_idle()
+        if is_paused:
+            await run.resume()
+            await opened.run_until_idle()
+        assert [reason.kind for reason in (await run.why()).reasons] == ["time"]
+        assert await opened.result(run) == "xy"
+
+
+@workflow
+async def races_its_child() -> str:
+    child = await echo_later.start("x", on_parent_end="leave")
+    await break_down()
+    name, _ = await race(child=child.result(), late=sleep("1h"))
+    return name
+
+
+@pytest.mark.parametrize("first", ["child", "late"])
+async def test_a_child_that_is_waited_for_again_counts_at_its_moment_however_late_that_is_seen(database, first):
+    async with engine(database=database, workflows=[races_its_child, echo_later]) as opened:
+        run = await retried_with_a_child_that_goes_on(opened, races_its_child)
+        await opened.run_until_idle()
+        (child,) = await children_of(opened.app, run)
+        await run.pause()
+        await opened.run_until_idle()
+        opened.clock.advance("2h" if first == "late" else 0)
+        await opened.signal(child.run_id, "go", "y")
+        await opened.run_until_idle()
+        opened.clock.advance("2h")
+        await run.resume()
+        assert await opened.result(run) == first

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stepfast import StoreUnavailable, current_run, receive, sleep, step, workflow
+from stepfast import Retry, RunFailed, StoreUnavailable, current_run, receive, sleep, step, workflow
 from stepfast.workflows.stay import Stay
 from tests.support.apps import Bodies, app_on
 
@@ -119,6 +119,51 @@ async def bodies_of_a_step_beside(database: str, call: str) -> Bodies:
 @pytest.mark.parametrize("call", CASES)
 async def test_a_step_under_way_is_not_done_again_while_the_store_does_not_answer_its_run(database, call):
     assert (await bodies_of_a_step_beside(database, call))["slow"] == 1
+
+
+async def test_nor_is_it_while_it_asks_whether_a_child_goes_on_that_was_left(database):
+    bodies, begun, answered = Bodies(), asyncio.Event(), asyncio.Event()
+
+    @step(retry=Retry(attempts=1))
+    async def fails_once() -> None:
+        bodies.ran("fails_once")
+        if bodies["fails_once"] == 1:
+            raise ConnectionError("away")
+
+    @step
+    async def slow() -> None:
+        bodies.ran("slow")
+        begun.set()
+        await answered.wait()
+
+    @step
+    async def wait_until_begun() -> None:
+        await begun.wait()
+
+    @workflow
+    async def flow() -> str:
+        left = await listening.start(on_parent_end="leave")
+
+        async def joins_it() -> str:
+            await wait_until_begun()
+            return await left
+
+        await fails_once()
+        return str((await asyncio.gather(slow(), joins_it()))[1])
+
+    async with app_on(database, [flow, listening]) as app:
+        store: Any = app._open_parts().store
+        run = await app.start(flow)
+        with pytest.raises(RunFailed, match="away"):
+            await run.result(timeout="60s")
+        away = store.run = Away(store.run, answered)
+        away.spared = run.id
+        await run.retry()
+        await answered.wait()
+        (child,) = await app.runs("listening")
+        await app.get(child.run_id).signal("go", "on")
+        assert await run.result(timeout="60s") == "on"
+        assert (away.failed, bodies["slow"]) == (TIMES, 1)
 
 
 async def test_the_broken_twin_that_asks_once_does_it_again(database, monkeypatch):

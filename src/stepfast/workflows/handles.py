@@ -134,11 +134,19 @@ class JoinCall(ChildrenCall):
         self._asked, self._opened_as, self._started_at = asked, asked.call, asked.context.host.clock.now()
         self.run_ids = [self._started.run_id]
         wait = self._group
-        # A child that ended while its group was gone was not counted in it.
-        if wait is None or not self._started.is_present:
+        if wait is None:
             self.read()
         else:
-            self.await_(wait)
+            self._await_group(wait)
+
+    def _await_group(self, wait: OpenWait) -> None:
+        self.await_(wait)
+        # A child that ended while its group was gone was not counted in it.
+        if not self._started.is_present and not self._is_working:
+            self.read()
+
+    def check(self, wait: OpenWait) -> None:
+        super().check(wait._replace(got=wait.need) if self._read is not None else wait)
 
     @property
     def _group(self) -> OpenWait | None:
@@ -161,21 +169,20 @@ class JoinCall(ChildrenCall):
 
     async def read_outcomes(self) -> None:
         if self._group is None and not self._started.is_present and self._started.leave:
-            run = self.asked.context.run
-            child = await self.asked.context.host.store.run(run.tenant, self._started.run_id)
+            context = self.asked.context
+            child = await context.answered(partial(context.host.store.run, context.run.tenant, self._started.run_id))
             self._goes_on = child is not None and child.state not in ENDED
         await super().read_outcomes()
 
     def conclude(self, ended: Ended) -> None:
         is_good = any(outcome.state in GOOD_ENDS for _, outcome in ended)
-        group = self._group
-        if self._wait is not None or is_good or (ended and (self._started.is_present or group is not None)):
+        if is_good or (ended and (self._started.is_present or self._wait is not None)):
             super().conclude(ended)
             return
         self._is_working = False
-        if group is not None and not ended:
+        if self._wait is not None:
+            # It goes on: its group says when it has ended.
             self.asked.context.busy.discard(self.asked.call)
-            self.await_(group)
         elif self._goes_on:
             self._open_group_again()
         else:
@@ -196,12 +203,12 @@ class JoinCall(ChildrenCall):
         if refused is not None:
             context.stop(refused)
         elif not context.is_closed:
-            context.mailbox.open(OpenWait(self._started.wait_id, self.wait_kind, self._code, None, 1, 0, 1, 0, 0))
+            group = OpenWait(self._started.wait_id, self.wait_kind, self._code, None, 1, 0, 1, 0, 0)
+            context.mailbox.open(group)
             if self.asked.answer.done():
                 self.call_off(self.asked)
             else:
-                # It may have ended before it was waited for.
-                self.read()
+                self._await_group(group)
         context.kick()
 
     def abandon(self, asked: Asked, record: Record) -> None:
