@@ -70,7 +70,7 @@ class Portal:
         if self.is_of_another_process:
             raise StepfastError(
                 f"This app is open in process {self._pid}, of which this one, {os.getpid()}, is a copy (fork). "
-                "Make and open an app of its own here, or open this one only after the fork."
+                "Open this one only after the fork; on PostgreSQL this process may have an app of its own."
             )
 
     def call_plain(self, work: Callable[[], T]) -> T:

@@ -144,14 +144,18 @@ def refused(call):
     try:
         call()
     except StepfastError as error:
-        return "is a copy (fork). Make and open an app of its own" in str(error)
+        return "is a copy (fork)" in str(error)
 
 app = sync.Stepfast(sys.argv[1], workflows=[echo])
 with app:
     child = os.fork()
     if child == 0:
-        with sync.Stepfast(sys.argv[1], workflows=[echo]) as own:
-            answers = own.start(echo, "there").result() == "there"
+        own = sync.Stepfast(sys.argv[1], workflows=[echo])
+        if sys.argv[1].startswith("sqlite"):
+            answers = refused(own.open)
+        else:
+            with own:
+                answers = own.start(echo, "there").result() == "there"
         are_refused = refused(lambda: app.start(echo, "there")) and refused(app.runs) and refused(app.open)
     else:
         assert os.waitpid(child, 0)[1] == 0
@@ -161,6 +165,7 @@ if child == 0:
 """
 
 
+# But not on a SQLite file that was open: SQLite takes locks for held there that are not.
 def test_a_copy_of_the_process_is_refused_at_once_and_may_have_an_app_of_its_own(url):
     done = subprocess.run([sys.executable, "-c", FORKED, url], capture_output=True, text=True, timeout=120)
     assert (done.stdout, done.returncode) == ("here\n", 0), done.stderr

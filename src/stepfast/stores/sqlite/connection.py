@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -14,6 +13,7 @@ import apsw
 
 from stepfast.kernel.errors import StoreUnavailable, StoreUnusable
 from stepfast.stores.sqlite.asking import set_clock
+from stepfast.stores.sqlite.copies import file_at, note_closed, note_open, refuse_copied
 from stepfast.stores.sqlite.problems import explained
 from stepfast.stores.sqlite.turnstile import Turnstile
 
@@ -50,7 +50,7 @@ class Reader:
         """Start the thread and open its connection; nothing happens when that was done before."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"stepfast-{self._name}")
-            await self._in_thread(self._open)
+            await self._in_thread(self._begin)
 
     async def run(self, work: Callable[[apsw.Connection], T]) -> T:
         """Do the work on the connection, after whatever was asked before."""
@@ -76,9 +76,14 @@ class Reader:
     def _perform(self, work: Callable[[apsw.Connection], T]) -> T:
         return work(self._opened())
 
+    def _begin(self) -> None:
+        refuse_copied(self._path)
+        self._open()
+
     def _open(self) -> None:
         connection = apsw.Connection(str(self._path), flags=self.flags, statementcachesize=COMPILED)
         self._connection = connection
+        note_open(connection)
         connection.set_busy_timeout(self._patience_ms)
         # One plan for all values: otherwise many statements are compiled anew for each row of an executemany, which
         # made claims six times as dear.
@@ -94,6 +99,7 @@ class Reader:
     def _release(self) -> None:
         if self._connection is not None:
             self._connection.close()
+            note_closed(self._connection)
             self._connection = None
 
 
@@ -119,8 +125,8 @@ class Writer(Reader):
             # A statement for many rows keeps the pages that it changes until it is done. In a file they would have to
             # be written while others wait for the lock, and in a folder for such files that may be full or missing.
             connection.execute("pragma temp_store = memory")
-            self._file = _file_at(connection.filename)
-            self._wal = _file_at(connection.filename_wal)
+            self._file = file_at(connection.filename)
+            self._wal = file_at(connection.filename_wal)
 
     async def run_then(self, work: Callable[[apsw.Connection], T], then: Callable[[apsw.Connection, T], U]) -> U:
         """Do the work in one transaction; what comes then does not keep other writers waiting."""
@@ -196,7 +202,7 @@ class Writer(Reader):
 
     def _check_file(self, connection: apsw.Connection, state: str) -> None:
         """Answer for nothing in a file that nobody can open any more; the system keeps one until it is closed."""
-        if _file_at(connection.filename) != self._file:
+        if file_at(connection.filename) != self._file:
             raise StoreUnusable(
                 f"The store {self._path} was removed or replaced while it was in use. {state}. If that very file was "
                 "moved, move it back, and work goes on; else start this program again."
@@ -208,7 +214,7 @@ class Writer(Reader):
         Another copy of SQLite in this process, like Python's own, does not know of our locks. When it closes the file
         it takes itself for the last user, moves the log into the file and removes it; we would go on writing to it.
         """
-        found = _file_at(connection.filename_wal)
+        found = file_at(connection.filename_wal)
         if found is None or found != self._wal:
             raise StoreUnusable(
                 f"The write-ahead log of the store {self._path} was removed while it was in use, as by Python's own "
@@ -218,19 +224,10 @@ class Writer(Reader):
 
     def _release(self) -> None:
         connection = self._connection
-        if connection is not None and self._wal is not None and _file_at(connection.filename_wal) != self._wal:
+        if connection is not None and self._wal is not None and file_at(connection.filename_wal) != self._wal:
             # SQLite would move what is in our log into the file, over what others have written there since.
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         super()._release()
         if self._turnstile is not None:
             self._turnstile.close()
             self._turnstile = None
-
-
-def _file_at(path: str) -> tuple[int, int] | None:
-    """Which file a path leads to, whatever its name; None if to none."""
-    try:
-        found = os.stat(path)
-    except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino
