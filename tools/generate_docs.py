@@ -59,7 +59,7 @@ REMEDIES = {
     "E-STORE-001": "Check that the database runs, can be reached and has room, and that a blob folder is there, then "
     "send the request again.",
     "E-STORE-002": "Bring the schema up to date with `stepfast migrate`, or upgrade this program.",
-    "E-STORE-003": "Correct the permissions or move the file to a local disk, as the message says.",
+    "E-STORE-003": "Make room, correct the permissions or move the file to a local disk, as the message says.",
     "E-ASSET-001": "Check name, version and tenant; `await app.assets.list()` lists the assets there are, and "
     "`await run.artifacts()` what the steps of a run have kept.",
     "E-WORKER-001": "Check the id or label; `await app.workers.list()` shows the workers there are.",

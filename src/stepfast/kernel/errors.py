@@ -181,7 +181,7 @@ class EvaluationFailed(StepfastError):
 
 
 class StoreUnavailable(StepfastError):
-    """The store did not answer in time, or cannot write for now: a full disk, a blob folder that is away."""
+    """The store did not answer in time, or cannot write for now: a full database, a blob folder that is away."""
 
     code = "E-STORE-001"
 
@@ -199,7 +199,7 @@ class StoreMismatch(StepfastError):
 
 
 class StoreUnusable(StepfastError):
-    """The store answers, but cannot be used: a file that is read-only, damaged or on a network, or no rights."""
+    """The store cannot be used as it is: a file that is read-only, damaged or on a network, a full blob folder."""
 
     code = "E-STORE-003"
 
