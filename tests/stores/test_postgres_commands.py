@@ -12,6 +12,7 @@ from dataclasses import replace
 import asyncpg
 import pytest
 
+from stepfast.engine.starting import Starter
 from stepfast.kernel.commands import Cancel, Changed, Pause, Request, Rerun, Resume
 from stepfast.kernel.errors import IllegalMove, KeyInProgress, KeyReused, StoreUnavailable
 from stepfast.kernel.exchange import Delivery, Saving
@@ -248,3 +249,21 @@ async def test_what_comes_again_while_its_key_is_in_progress_changes_nothing_unt
         await transaction.rollback()
     await SENT[command](harness, run_id)
     assert await harness.contents() != before
+
+
+async def test_a_start_whose_key_is_in_progress_refuses_no_other_that_shares_its_commit(harness, migrated_postgres_url):
+    starter = Starter(harness.store, lambda queue, number: None)
+    runs = [harness.new_run(), harness.new_run(key="k"), harness.new_run()]
+    async with asking(migrated_postgres_url) as other:
+        await other.execute(IMPATIENT)
+        transaction = other.transaction()
+        await transaction.start()
+        await other.execute(USE_KEY.replace("'cancel'", "'start'"), "digest", runs[0].run_id, "pending")
+        starter.open()
+        answers = await asyncio.gather(*map(starter.start, runs), return_exceptions=True)
+        of_a_page = await starter.start_page([run._replace(run_id=harness.new_run().run_id) for run in runs])
+        await starter.close()
+        await transaction.rollback()
+    assert [isinstance(answer, KeyInProgress) for answer in answers] == [False, True, False]
+    assert [isinstance(answer, KeyInProgress) for answer in of_a_page] == [False, True, False]
+    assert len(await harness.sql("select run_id from stepfast.run")) == 4

@@ -12,7 +12,7 @@ from stepfast.engine.grouping import Grouper
 from stepfast.engine.swapping import slim_start
 from stepfast.engine.values import Values
 from stepfast.kernel.decisions import NewRun, Started
-from stepfast.kernel.errors import KeyReused, RowsRefused, StepfastError, StoreUnavailable
+from stepfast.kernel.errors import KeyInProgress, KeyReused, RowsRefused, StepfastError, StoreUnavailable
 from stepfast.kernel.ids import WorkerId
 from stepfast.kernel.ports import Store
 
@@ -68,7 +68,7 @@ class Starter:
             return []
         try:
             return list(await self._store.start(runs, None))
-        except (KeyReused, RowsRefused) as refused:
+        except (KeyInProgress, KeyReused, RowsRefused) as refused:
             if len(runs) == 1:
                 return [refused]
             middle = len(runs) // 2
@@ -98,7 +98,7 @@ class Starter:
         holder = self._common_holder(wanted)
         try:
             answers = await self._store.start([order.run for order in wanted], holder)
-        except (KeyReused, RowsRefused) as refused:
+        except (KeyInProgress, KeyReused, RowsRefused) as refused:
             await self._one_by_one(wanted, refused)
         except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to the callers, and the loop goes on
             _answer_all(wanted, error)
