@@ -48,14 +48,6 @@ def hang_once_in_a_thread(folder: str) -> int:
 
 
 @step
-async def hang_once_in_a_thread_of_its_own(folder: str) -> int:
-    if first_time(folder):
-        await asyncio.to_thread(tell, folder, "begun")
-        await asyncio.to_thread(threading.Event().wait)
-    return os.getpid()
-
-
-@step
 async def block_the_loop_once(folder: str) -> int:
     if first_time(folder):
         tell_and_hang(folder)
@@ -89,11 +81,6 @@ async def hanging(folder: str) -> int:
 @workflow
 async def hanging_in_a_thread(folder: str) -> int:
     return await hang_once_in_a_thread.aio(folder)
-
-
-@workflow
-async def hanging_in_a_thread_of_its_own(folder: str) -> int:
-    return await hang_once_in_a_thread_of_its_own(folder)
 
 
 @workflow

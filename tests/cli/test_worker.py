@@ -13,7 +13,7 @@ from tests.cli.shop import (
     growing,
     hanging,
     hanging_in_a_thread,
-    hanging_in_a_thread_of_its_own,
+    leaving_a_thread,
     quick,
     two_steps,
 )
@@ -21,7 +21,7 @@ from tests.stores.postgres_proxies import CuttingProxy
 from tests.support.apps import app_on
 from tests.support.sql import execute
 
-HANGING = [hanging, hanging_in_a_thread, hanging_in_a_thread_of_its_own, blocking]
+HANGING = [hanging, hanging_in_a_thread, leaving_a_thread, blocking]
 WORKFLOWS = [*HANGING, quick, two_steps]
 
 

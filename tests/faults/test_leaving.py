@@ -6,13 +6,15 @@ import asyncio
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from stepfast import RunState
 from stepfast.worker.execute import Executor
 from stepfast.worker.heartbeat import Heartbeat
 from stepfast.worker.lease import Lease
+from stepfast.workflows.functions import AsyncWorkflow
 from tests.cli.processes import ROOT, SHOP, Pipes, environment
 from tests.cli.shop import LONG_S, blocking, hanging, leaving_a_thread
 from tests.faults.server import own_server
@@ -23,29 +25,39 @@ COMMAND = "import sys; from stepfast.cli.main import main; sys.exit(main())"
 DEAF = f"from stepfast.cli.signals import Signals; Signals.install = lambda self: None; {COMMAND}"
 
 
-async def told_in_a_step(database: str, folder: Path, program: str) -> tuple[int, str | None]:
-    """How a worker process ends that gets a SIGTERM while a step hangs, and who holds the run afterwards."""
+class Leaving(NamedTuple):
+    """How a worker process ends that gets a SIGTERM in a step, None: it does not; and who holds the run afterwards."""
+
+    code: int | None
+    holder: str | None
+
+
+async def leaving(
+    database: str, folder: Path, program: str, workflow: AsyncWorkflow[[str], int], patience_s: float
+) -> Leaving:
     pipes = Pipes(folder, "begun")
     options = ["worker", "--app", SHOP, "--grace", "0s", "--lease", "10m", "--database", database]
-    async with app_on(database, [hanging], worker=False) as client:
-        run = await client.start(hanging, pipes.folder)
+    async with app_on(database, [workflow], worker=False) as client:
+        run = await client.start(workflow, pipes.folder)
         with subprocess.Popen([sys.executable, "-c", program, *options], cwd=ROOT, env=environment()) as process:
+            code = None
             try:
                 await pipes.hear("begun")
                 process.terminate()
-                code = await asyncio.to_thread(process.wait, 60)
+                with suppress(subprocess.TimeoutExpired):
+                    code = await asyncio.to_thread(process.wait, patience_s)
             finally:
                 process.kill()
-        return code, (await run.info()).worker_id
+        return Leaving(code, (await run.info()).worker_id)
 
 
 async def test_a_worker_process_gives_its_run_back_when_it_is_told_to_stop(database, tmp_path):
-    assert await told_in_a_step(database, tmp_path, COMMAND) == (0, None)
+    assert await leaving(database, tmp_path, COMMAND, hanging, 60) == (0, None)
 
 
 async def test_the_broken_twin_that_does_not_listen_leaves_its_run_leased(database, tmp_path):
-    code, holder = await told_in_a_step(database, tmp_path, DEAF)
-    assert (code, holder is None) == (-signal.SIGTERM, False)
+    left = await leaving(database, tmp_path, DEAF, hanging, 60)
+    assert (left.code, left.holder is None) == (-signal.SIGTERM, False)
 
 
 IMPATIENT = "from stepfast.cli import leaving; leaving.HAND_BACK_S = 0.2; "
@@ -54,47 +66,12 @@ STUCK = f"{IMPATIENT} leaving.Deadline.begin = lambda self: None; {COMMAND}"
 LONG_AFTER_S = 2.0
 
 
-async def ends_with_a_blocked_loop(database: str, folder: Path, program: str, patience_s: float) -> int | None:
-    """How a worker process ends whose event loop is blocked by a step when it gets a SIGTERM; None: it does not."""
-    pipes = Pipes(folder, "begun")
-    options = ["worker", "--app", SHOP, "--grace", "0s", "--lease", "10m", "--database", database]
-    async with app_on(database, [blocking], worker=False) as client:
-        await client.start(blocking, pipes.folder)
-        with subprocess.Popen([sys.executable, "-c", program, *options], cwd=ROOT, env=environment()) as process:
-            try:
-                await pipes.hear("begun")
-                process.terminate()
-                return await asyncio.to_thread(process.wait, patience_s)
-            except subprocess.TimeoutExpired:
-                return None
-            finally:
-                process.kill()
-
-
 async def test_a_worker_process_ends_although_a_step_blocks_its_loop(database, tmp_path):
-    assert await ends_with_a_blocked_loop(database, tmp_path, IMPATIENT + COMMAND, 60) == 0
+    assert (await leaving(database, tmp_path, IMPATIENT + COMMAND, blocking, 60)).code == 0
 
 
 async def test_the_broken_twin_without_a_deadline_stays(database, tmp_path):
-    assert await ends_with_a_blocked_loop(database, tmp_path, STUCK, LONG_AFTER_S) is None
-
-
-async def ends_with_a_thread_left(database: str, folder: Path, program: str, patience_s: float) -> int | None:
-    """How a worker process ends that has handed its run back while a thread of its step goes on; None: it does not."""
-    pipes = Pipes(folder, "begun")
-    options = ["worker", "--app", SHOP, "--grace", "0s", "--lease", "10m", "--database", database]
-    async with app_on(database, [leaving_a_thread], worker=False) as client:
-        run = await client.start(leaving_a_thread, pipes.folder)
-        with subprocess.Popen([sys.executable, "-c", program, *options], cwd=ROOT, env=environment()) as process:
-            try:
-                await pipes.hear("begun")
-                process.terminate()
-                return await asyncio.to_thread(process.wait, patience_s)
-            except subprocess.TimeoutExpired:
-                return None
-            finally:
-                process.kill()
-                assert (await run.info()).worker_id is None
+    assert (await leaving(database, tmp_path, STUCK, blocking, LONG_AFTER_S)).code is None
 
 
 # Less than the thread of the step goes on, so that who waits for it is still there.
@@ -103,11 +80,11 @@ UNENDING = f"from stepfast.cli import leaving; leaving.LAST_THREADS_S = 3_600; {
 
 
 async def test_a_worker_process_ends_although_a_thread_of_a_step_goes_on(database, tmp_path):
-    assert await ends_with_a_thread_left(database, tmp_path, COMMAND, BEFORE_THE_THREAD_S) == 0
+    assert await leaving(database, tmp_path, COMMAND, leaving_a_thread, BEFORE_THE_THREAD_S) == (0, None)
 
 
 async def test_the_broken_twin_that_waits_for_the_last_threads_stays(database, tmp_path):
-    assert await ends_with_a_thread_left(database, tmp_path, UNENDING, LONG_AFTER_S) is None
+    assert await leaving(database, tmp_path, UNENDING, leaving_a_thread, LONG_AFTER_S) == (None, None)
 
 
 async def test_a_worker_process_that_a_silent_store_keeps_waiting_ends_and_says_so(tmp_path):
