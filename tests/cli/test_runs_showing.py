@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stepfast import Retry, RunFailed, step, workflow
+from stepfast import Retry, RunFailed, Start, step, workflow
 from tests.cli.office import HOSTILE, SHOWN_HOSTILE, WORKFLOWS, asking, checkout, failing, forgiving, sinking
 from tests.support.apps import app_on
 from tests.support.following import told
@@ -198,6 +198,20 @@ async def test_a_cancelled_run_has_no_error_below_its_table(client, office):
 async def test_the_beginning_of_an_id_is_enough(client, office):
     run = await client.start(checkout, "a")
     assert (await office.json("runs", "show", run.id[:18]))["run_id"] == run.id
+
+
+async def test_a_run_is_found_by_all_of_its_id_but_the_last_digit_whatever_that_is(client, office):
+    answers = await client.start_many(Start(checkout, str(n)) for n in range(300))
+    by_last_digit = {answer.run.id[-1]: answer.run.id for answer in answers}
+    assert {"0", "f"} <= by_last_digit.keys()
+    for run_id in by_last_digit.values():
+        assert (await office.json("runs", "show", run_id[:-1]))["run_id"] == run_id
+
+
+@pytest.mark.parametrize("name", ["ffffffff", "f" * 31])
+async def test_a_beginning_behind_which_there_is_no_id_is_not_found(client, office, name):
+    await client.start(checkout, "a")
+    assert (await office("runs", "show", name)).code == 3
 
 
 async def test_the_beginning_of_several_ids_is_refused_and_names_two(client, office):

@@ -129,9 +129,7 @@ class Client:
     async def _find_by_prefix(self, app: Stepfast, run_id: str, prefix: str) -> RunView:
         if len(prefix) < SHORTEST_PREFIX:
             raise Invalid(f"{run_id!r} is too short for a run id; give at least its first {SHORTEST_PREFIX} digits.")
-        # Ids sort by their digits, so that all with this beginning come right after the last one it could have.
-        last = str(UUID(prefix.ljust(ID_DIGITS, "f")))
-        views = await app.runs(tenant=self.tenant, cursor=last, limit=2)
+        views = await app.runs(tenant=self.tenant, cursor=_first_behind(prefix), limit=2)
         found = [view for view in views if view.run_id.replace("-", "").startswith(prefix)]
         if len(found) > 1:
             raise Invalid(f"Several run ids begin with {run_id!r}, as {found[0].run_id} and {found[1].run_id}.")
@@ -192,6 +190,12 @@ def _settings(database: str | None, app: str | None, tenant: str | None) -> Sett
         "STEPFAST_TENANT": (tenant, "--tenant"),
     }
     return read_settings({name: Found(value, place) for name, (value, place) in given.items() if value is not None})
+
+
+def _first_behind(prefix: str) -> str | None:
+    """The first id behind all that begin so: as ids are listed from the greatest on, those come next."""
+    behind = int(prefix.ljust(ID_DIGITS, "f"), 16) + 1
+    return None if behind >> 4 * ID_DIGITS else str(UUID(int=behind))
 
 
 def _is_hex(text: str) -> bool:
