@@ -74,6 +74,7 @@ LINES = (
     Line("drain_no_step_per_s", "drain of runs without steps/s"),
     *scaled("naps", "runs with a step that waits 5 ms/s, 200 at a time"),
     *scaled("default_naps", "the same, 100 at a time (a worker's default)"),
+    *scaled("few_naps", "the same, 20 at a time"),
     *scaled("sums", "runs with a step that computes 5 ms/s"),
     Line("machine_two_to_one", "two processes that only compute, to one, without a store"),
     Line("claims_short_per_s", "claimed runs/s, 1,000 ready"),

@@ -1,7 +1,8 @@
 """What a second worker process adds, on the same machine.
 
-A step that waits leaves the engine to be scaled: the workers' own time, and the store's, which both share. With 200
-runs at a time one process already keeps most of two cores busy. A step that computes is what a second one is for.
+A step that waits leaves the engine to be scaled: the workers' own time, and the store's, which both share. With 20 runs
+at a time the steps are what takes the time; with 100 or 200 one process already keeps most of two cores busy. A step
+that computes is what a second one is for.
 What the machine gives to two processes without any engine stands beside it.
 """
 
@@ -16,6 +17,7 @@ from bench.workloads.drain import RUNS, drained
 from stepfast.worker.settings import DEFAULT_CONCURRENCY
 
 SLOTS = 200
+FEW_SLOTS = 20
 COMPUTED_RUNS = 2_000
 
 
@@ -23,6 +25,7 @@ def measure(databases: Databases) -> Figures:
     return {
         **_scaled(databases, "naps", "one_nap", RUNS, SLOTS),
         **_scaled(databases, "default_naps", "one_nap", RUNS, DEFAULT_CONCURRENCY),
+        **_scaled(databases, "few_naps", "one_nap", RUNS, FEW_SLOTS),
         **_scaled(databases, "sums", "one_sum", COMPUTED_RUNS, DEFAULT_CONCURRENCY),
         **two_to_one("machine", pace_of),
     }
