@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from stepfast.file_locks import locked
 from stepfast.kernel.errors import Invalid, StoreUnavailable, StoreUnusable
 from stepfast.kernel.seals import Seal, SealBody, next_after
 
@@ -63,9 +64,8 @@ class SealFile:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._check_regular()
-            with self._path.open("a+b") as file:
-                # Two processes that copy the same seal write it once.
-                fcntl.flock(file, fcntl.LOCK_EX)
+            # Two processes that copy the same seal write it once.
+            with self._path.open("a+b") as file, locked(file.fileno(), fcntl.LOCK_EX):
                 last = self._last_of(file)
                 file.truncate(file.tell())
                 file.writelines(map(seal_line, self._new(last, seals)))

@@ -10,9 +10,10 @@ from pathlib import Path
 import apsw
 import pytest
 
+from stepfast.kernel.errors import StoreUnavailable
 from stepfast.stores.sqlite.migrate import known_migrations
 from stepfast.stores.sqlite.store import SqliteStore
-from tests.stores.harness import NOON
+from tests.stores.harness import NOON, bare
 from tests.support.rights import open_folder, without_rights
 
 OPENS = """
@@ -60,6 +61,39 @@ def die():
     os.kill(os.getpid(), signal.SIGKILL)
 
 asyncio.run(SqliteStore(Path(sys.argv[1]), die).open())
+"""
+
+# The copy, as a step makes one that has work done by processes of its own, stays until stdin ends.
+DIES_BESIDE_ITS_COPY = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from stepfast import file_locks
+from stepfast.stores.sqlite.store import SqliteStore
+from tests.stores.harness import bare
+
+is_copied = False
+
+def now():
+    if is_copied:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 1
+
+async def main():
+    global is_copied
+    store = SqliteStore(Path(sys.argv[1]), now)
+    await store.open()
+    if sys.argv[2] == "broken":
+        file_locks._ours.clear()
+    begun, begins = os.pipe()
+    if os.fork() == 0:
+        os.write(begins, b".")
+        sys.stdin.read()
+        os._exit(0)
+    os.read(begun, 1)
+    is_copied = True
+    await bare(store).start_many(1)
+
+asyncio.run(main())
 """
 
 ROOT = Path(__file__).parents[2]
@@ -115,6 +149,28 @@ async def test_a_migration_that_was_killed_is_done_whole_by_the_next(path):
     store = SqliteStore(path, lambda: NOON)
     assert await store.migrate() == [step.name for step in known_migrations()]
     await store.close()
+
+
+async def written_beside_a_copy_of_the_killed(path: Path, guard: str) -> None:
+    """Write to a file whose last writer was killed in the middle, while a copy of that process (fork) lives."""
+    with launch(DIES_BESIDE_ITS_COPY, path, guard) as killed:
+        assert killed.wait() == -signal.SIGKILL
+        store = SqliteStore(path, lambda: NOON, patience_ms=100)
+        try:
+            await store.open()
+            await bare(store).start_many(1)
+        finally:
+            await store.close()
+
+
+async def test_a_copy_of_a_process_that_was_killed_while_it_wrote_keeps_nobody_from_the_file(path):
+    await written_beside_a_copy_of_the_killed(path, "whole")
+    assert count(path, "run") == 1
+
+
+async def test_the_broken_twin_whose_copies_keep_its_locks_shuts_everybody_out(path):
+    with pytest.raises(StoreUnavailable, match="did not come free"):
+        await written_beside_a_copy_of_the_killed(path, "broken")
 
 
 async def test_a_folder_for_hints_that_another_user_keeps_to_itself_shuts_nobody_out(caplog):

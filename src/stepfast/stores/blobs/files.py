@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
+from stepfast.file_locks import locked
 from stepfast.kernel.blobs import BlobInfo, BlobKey
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import StoreUnavailable
@@ -185,8 +186,8 @@ def _locked(root: int, how: int) -> Iterator[None]:
     """Not to be entered while others are inside, or, shared, while somebody removes."""
     lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE, dir_fd=root)
     try:
-        fcntl.flock(lock, how)
-        yield
+        with locked(lock, how):
+            yield
     finally:
         os.close(lock)
 

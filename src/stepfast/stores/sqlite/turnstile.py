@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from stepfast.file_locks import close_kept, keep_from_copies
 from stepfast.kernel.errors import StoreUnavailable
 
 # A waiter asks again this often; asking, unlike blocking, can be given up.
@@ -23,7 +24,8 @@ class Turnstile:
     """Two file locks: who holds the first is next, who holds the second writes.
 
     SQLite's own waiting is a lottery in which a writer that commits back to back wins nearly always. Here it finds the
-    first lock taken by whoever came while it wrote. The system takes the locks back from a process that dies.
+    first lock taken by whoever came while it wrote. The system takes the locks back from a process that dies,
+    for copies of it (fork) do not have them.
     """
 
     def __init__(self, path: Path, patience_ms: int) -> None:
@@ -35,6 +37,8 @@ class Turnstile:
         except OSError:
             os.close(self._next)
             raise
+        keep_from_copies(self._next)
+        keep_from_copies(self._writing)
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -52,8 +56,8 @@ class Turnstile:
 
     def close(self) -> None:
         """Let go of the lock files; they stay beside the store."""
-        os.close(self._next)
-        os.close(self._writing)
+        close_kept(self._next)
+        close_kept(self._writing)
 
     def _take(self, lock: int, deadline: float) -> None:
         while not _try_lock(lock):
