@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import threading
 from pathlib import Path
@@ -69,6 +70,18 @@ async def wait_for_the_test(folder: str, pipe: str) -> int:
 
 
 @step
+def end_a_copy_once(folder: str) -> int | None:
+    """How a copy of this process (fork) ended that was told to; None if another call has told one before."""
+    if not first_time(folder):
+        return None
+    copy = multiprocessing.get_context("fork").Process(target=threading.Event().wait, args=(LONG_S,))
+    copy.start()
+    copy.terminate()
+    copy.join()
+    return copy.exitcode
+
+
+@step
 async def who() -> int:
     return os.getpid()
 
@@ -91,6 +104,11 @@ async def blocking(folder: str) -> int:
 @workflow
 async def leaving_a_thread(folder: str) -> int:
     return await hang_in_a_thread_of_its_own(folder)
+
+
+@workflow
+async def ending_a_copy(folder: str) -> int | None:
+    return await end_a_copy_once.aio(folder)
 
 
 @workflow

@@ -4,14 +4,58 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
+
+Handler = Callable[[int, FrameType | None], Any] | int | None
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 # `timeout`, systemd and others tell a process and then its whole group: what follows so soon is the same asking. A busy
 # machine may bring it late; a person who presses Ctrl-C twice is quick.
 SAME_ASKING_S = {signal.SIGTERM: 1.0, signal.SIGINT: 0.25}
+WITHOUT_US: dict[int, Handler] = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+
+_ours: dict[int, Handler] = {}
+
+
+def listen(number: int, heard: Handler) -> None:
+    """Have a signal heard by this process; copies of it (fork) do what they would without us.
+
+    A step that ends a process of its own by SIGTERM would otherwise tell a copy of the worker to stop: it would stay
+    for the grace time, and then give back the runs that the worker still holds.
+    """
+    _ours[number] = heard
+    signal.signal(number, heard)
+
+
+class _Forking(threading.local):
+    mask: set[signal.Signals | int]
+
+
+_forking = _Forking()
+
+
+def _be_deaf() -> None:
+    # What a copy is told while it is made waits until it listens in its own way.
+    _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+
+
+def _hear_again() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _forking.mask)
+
+
+def _hear_as_a_copy() -> None:
+    for number, heard in _ours.items():
+        if signal.getsignal(number) == heard:
+            signal.signal(number, WITHOUT_US[number])
+    _ours.clear()
+    _hear_again()
+
+
+os.register_at_fork(before=_be_deaf, after_in_parent=_hear_again, after_in_child=_hear_as_a_copy)
 
 
 class Asking:
@@ -47,7 +91,7 @@ class Signals:
     def install(self) -> None:
         """Listen from here on."""
         for number in STOPPING:
-            signal.signal(number, self._heard)
+            listen(number, self._heard)
 
     def ask(self, stop: Callable[[], None], is_supervised: bool = False) -> None:
         """From here on the first signal calls `stop`, and the second ends the process at once.
@@ -101,4 +145,4 @@ def take_sigterm_for_ctrl_c() -> None:
             INTERRUPTION.number = number
             signal.raise_signal(signal.SIGINT)
 
-    signal.signal(signal.SIGTERM, interrupt)
+    listen(signal.SIGTERM, interrupt)
