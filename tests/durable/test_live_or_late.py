@@ -245,8 +245,55 @@ async def test_what_came_first_counts_first_whenever_somebody_looks(database, ca
     assert await result_of(database, flow, case, is_late) == ORDERS[case][2]
 
 
+# What a holder that dies has done so far must not give those who wait a start on calls that the code has yet to make.
+TAKEN_OVER: dict[str, tuple[Program, Signals, Any]] = {
+    "a call that is made later and one that waits": (
+        ("race", ("receives", "a", "b"), ("receive", "a", 14)),
+        {1: "a", 4: "b", 5: "a"},
+        ["p0", ["a", "b"]],
+    ),
+    "a call that is made later and one that waits without a limit": (
+        ("race", ("receives", "a", "b"), ("receive", "a", None)),
+        {1: "a", 4: "b", 5: "a"},
+        ["p0", ["a", "b"]],
+    ),
+    "a call that is made later and children of which one is late": (
+        ("race", ("joined", "settled", None, [1, True], [6, False], [16, False]), ("receives", "a", "a")),
+        {5: "a", 7: "a"},
+        ["p1", ["a", "a"]],
+    ),
+}
+
+
+async def results_where_it_dies(database: str, case: str) -> list[Any]:
+    """What a run comes to that is taken up late by a process that dies, at whatever moment, and then by another."""
+    program, signals, _ = TAKEN_OVER[case]
+    results: list[Any] = []
+    async with engine(database=database, workflows=[perform, child, child_of]) as opened:
+        while opened.crashes == len(results):
+            run = await opened.start(perform, late_after(program))
+            await opened.run_until_idle()
+            await run.pause()
+            for second in range(1, LONGEST_S + 1):
+                await pass_time(opened)
+                await send(opened, run, signals.get(second - 1))
+                await opened.run_until_idle()
+                await pass_time(opened)
+            await run.resume()
+            opened.crash_after(len(results) + 1)
+            results.append(plain(await opened.result(run)))
+    return results
+
+
+@pytest.mark.parametrize("case", TAKEN_OVER)
+async def test_what_came_first_counts_first_wherever_the_process_died_that_looked_at_it(database, case):
+    results = await results_where_it_dies(database, case)
+    assert len(results) > 4
+    assert results == [TAKEN_OVER[case][2]] * len(results)
+
+
 TWINS = {
-    "that lets those look first who waited first": (Mailbox, "_arrivals", lambda mailbox: {}, "two signals"),
+    "that lets those look first who waited first": (Mailbox, "_arrivals", lambda mailbox, newcomers: {}, "two signals"),
     "that takes signals while it reads when children ended": (
         *(Mailbox, "_may_go_on", lambda mailbox: mailbox.unheard is None),
         "a signal and a child",
@@ -263,8 +310,8 @@ TWINS = {
         *(context, "ConcludingCall", WaitCall),
         "a join that fails and a timer",
     ),
-    "that begins nothing beside what is late": (
-        *(RunContext, "_begin_what_came", lambda context: False),
+    "that lets nobody look whose call is still to be begun": (
+        *(RunContext, "_newcomers", lambda context: []),
         "two signals in a row before a limit",
     ),
     "that does not wait until the code has heard": (

@@ -20,10 +20,11 @@ from stepfast.workflows import failures
 from stepfast.workflows.bodies import StepBody
 from stepfast.workflows.branches import Branch, Parked
 from stepfast.workflows.calls import Answer, Asked, Operation
+from stepfast.workflows.mailbox import Waiter
 from stepfast.workflows.namesakes import refuse_namesake
 from stepfast.workflows.once_calls import ConcludingCall
 from stepfast.workflows.stay import Host, Stay
-from stepfast.workflows.wait_calls import ReceiveCall, by_arrival
+from stepfast.workflows.wait_calls import ReceiveCall
 
 log = Log("workflows")
 
@@ -63,6 +64,7 @@ class RunContext(Stay):
         self._late: set[CallId] = set()
         self._results: deque[tuple[Asked, Instant, Any, BaseException | None]] = deque()
         self._open: dict[CallId, Asked] = {}
+        self.mailbox.newcomers = self._newcomers
         self.moment: Instant = run.queued_at
         """The stored moment of the last result that the code was given: the same on every replay."""
 
@@ -166,7 +168,7 @@ class RunContext(Stay):
             # Those that have ended, or that nobody wants any more, keep nothing back.
             self._late &= self._open.keys()
         may_begin = self._leaving is None and not self._late
-        if replayed and len(self._fresh) == 1 and not self._deferred and may_begin:
+        if replayed and len(self._fresh) == 1 and not self._deferred and may_begin and self.mailbox.unheard is None:
             return self._begin_alone(self._fresh.pop())
         if self._fresh and not self._take_up_fresh():
             return False
@@ -183,8 +185,7 @@ class RunContext(Stay):
     def _decide_next(self) -> bool:
         """The code has heard all there is: let the next of what is past be decided, else park; False when it is all."""
         unheard = self.mailbox.unheard
-        if unheard is None or unheard not in self._open:
-            self.mailbox.unheard = None
+        if self._has_heard():
             if self._late and self._begin_what_came():
                 return True
             if unheard is not None:
@@ -193,6 +194,13 @@ class RunContext(Stay):
         self.leave_when_still()
         self.park_when_still()
         return False
+
+    def _has_heard(self) -> bool:
+        """Whether the code has heard of the end that all else waits for; nothing does from here on then."""
+        if self.mailbox.unheard in self._open:
+            return False
+        self.mailbox.unheard = None
+        return True
 
     def _begin_what_came(self) -> bool:
         """Begin one of the calls that are kept back by what is late, if what it waits for may have come before that.
@@ -203,22 +211,31 @@ class RunContext(Stay):
         if self._leaving is not None or not self._replay.finished:
             return False
         for index, (asked, record) in enumerate(self._deferred):
-            if self._begins_now(asked, record):
+            if self._belongs_before(asked, record):
                 del self._deferred[index]
+                self._begin(asked, record)
                 return True
-        return False
+        if not self.mailbox.has_messages or not self._newcomers():
+            return False
+        before = len(self._deferred)
+        self.mailbox.let_look()
+        self._deferred = [*filter(_is_to_begin, self._deferred)]
+        return len(self._deferred) < before
 
-    def _begins_now(self, asked: Asked, record: Record | None) -> bool:
+    def _belongs_before(self, asked: Asked, record: Record | None) -> bool:
         if asked.answer.done():
             return False
-        if self._open_wait(asked, record) is not None or isinstance(asked.operation, ConcludingCall):
-            self._begin(asked, record)
-            return True
-        operation = asked.operation
-        if record is not None or not isinstance(operation, ReceiveCall) or not operation.begin_if_come(asked):
-            return False
-        asked.answer.on_cancel = asked.call_off
-        return True
+        return self._open_wait(asked, record) is not None or isinstance(asked.operation, ConcludingCall)
+
+    def _newcomers(self) -> list[Waiter]:
+        """Those of the calls that are still to be begun which would take what has come."""
+        if not self._replay.finished or self._leaving is not None:
+            return []
+        return [
+            Waiter(partial(operation.begin_if_come, asked), operation.address)
+            for asked, record in filter(_is_to_begin, self._deferred)
+            if record is None and isinstance(operation := asked.operation, ReceiveCall) and not asked.answer.done()
+        ]
 
     def _hand_out_recorded(self) -> bool:
         while self._elsewhere and (not self._recorded or self._elsewhere[0][0] < self._recorded[0][0]):
@@ -245,7 +262,7 @@ class RunContext(Stay):
     def _begin_deferred(self) -> bool:
         """All that was recorded is handed out: begin the rest, but for calls whose records other branches have."""
         unmoved: list[tuple[Asked, Record | None]] = []
-        for asked, record in self._deferred:
+        for asked, record in filter(_is_to_begin, self._deferred):
             found = record or self._find_elsewhere(asked)
             if found is not None and found.state in STEP_ENDED:
                 heapq.heappush(self._recorded, (found.seq, asked, found))
@@ -253,28 +270,30 @@ class RunContext(Stay):
                 unmoved.append((asked, found))
         self._deferred = unmoved
         if self.stopped_by is None and not self._recorded:
-            self._deferred = self._begin_in_time(unmoved)
+            self._begin_in_time()
         return self.stopped_by is None
 
-    def _begin_in_time(self, calls: list[tuple[Asked, Record | None]]) -> list[tuple[Asked, Record | None]]:
-        """Begin calls, those first that wait in the store already; what is given back is to be begun later.
+    def _begin_in_time(self) -> None:
+        """Begin calls, those first that wait in the store already, and then those that take what has come.
 
-        That is all the others if the time of such a wait is over: what its end calls off is never begun.
+        If the time of such a wait is over the others are left for later: what its end calls off is never begun.
         """
-        mailbox = self.mailbox
+        mailbox, calls = self.mailbox, self._deferred
+        had_unheard = mailbox.unheard is not None and self._has_heard()
         waiting = [(wait, call) for call in calls if (wait := self._open_wait(*call))] if mailbox.has_waits else []
         if waiting:
             now, gone_on = self.host.clock.now(), {asked.call for _, (asked, _) in waiting}
-            calls = [call for call in calls if call[0].call not in gone_on]
+            self._deferred = [call for call in calls if call[0].call not in gone_on]
             self._late = {asked.call for wait, (asked, _) in waiting if mailbox.is_late(wait, now)}
             with mailbox.gathering():
                 for _, (asked, record) in mailbox.by_time(waiting):
                     self._begin(asked, record)
-        if self._late:
-            return calls
-        for asked, record in by_arrival(mailbox, calls) if mailbox.has_messages else calls:
-            self._begin(asked, record)
-        return []
+        elif had_unheard or (mailbox.has_messages and len(self._newcomers()) > 1):
+            mailbox.let_look()
+        if not self._late:
+            calls, self._deferred = self._deferred, []
+            for asked, record in filter(_is_to_begin, calls):
+                self._begin(asked, record)
 
     def _open_wait(self, asked: Asked, record: Record | None) -> OpenWait | None:
         """The wait in the store that a call goes on with, if it has one."""
@@ -449,6 +468,12 @@ class RunContext(Stay):
     def tell_that_it_stays(self) -> None:
         """The code has caught what was to end it here again and again, and is left where it is."""
         log.warning("code_stays", **about(self.run), workflow=self.run.code, remedy=CATCH_LESS)
+
+
+def _is_to_begin(call: tuple[Asked, Record | None]) -> bool:
+    """Whether a call that was put off has not taken what it wants meanwhile."""
+    operation = call[0].operation
+    return not isinstance(operation, ReceiveCall) or not operation.has_taken
 
 
 # Code that swallows Parked and goes on calling would unwind for ever; it is dropped after so many callbacks.

@@ -6,7 +6,7 @@ import json
 import math
 import sys
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
@@ -29,7 +29,7 @@ RECEIVE = "receive"
 
 # Of those for whom nothing has come.
 NEVER = (math.inf, 0)
-# Whoever does not wait yet, and comes behind all others.
+# From here on are numbered those who do not wait yet, and so come behind all others.
 NEWCOMER = sys.maxsize
 
 
@@ -48,7 +48,7 @@ class Mailbox:
 
     __slots__ = (
         *("_alarms", "_given_back", "_has_held_back", "_inbox", "_is_looking", "_on_the_way", "_put_off", "_sorted"),
-        *("_taken", "_waiters", "_waits", "is_gathering", "readings", "unheard"),
+        *("_taken", "_waiters", "_waits", "is_gathering", "newcomers", "readings", "unheard"),
     )
 
     def __init__(self, waits: Sequence[OpenWait], inbox: Sequence[Message], records: Sequence[Record] = ()) -> None:
@@ -64,6 +64,8 @@ class Mailbox:
         self._put_off: dict[int, Wait] = {}
         self._alarms: Alarms | None = None
         self._has_held_back = self._is_looking = False
+        self.newcomers: Callable[[], Sequence[Waiter]] = list
+        """Those whose calls are still to be begun, and who would take what is there already."""
         self.readings = 0
         """How many find out when something came that is there: nothing else is decided meanwhile."""
         self.is_gathering = False
@@ -275,11 +277,6 @@ class Mailbox:
         """The code has been given what came; None: the store has it no more, for anybody else to take."""
         return self._on_the_way.pop(n, None)
 
-    def arrivals(self, wanted: Sequence[Address]) -> list[float]:
-        """For each of those who are to be begun, which of all that has come it would take; of one address in turn."""
-        numbers = {address: iter([message.n for message in self._there().get(address, ())]) for address in wanted}
-        return [next(numbers[address], math.inf) for address in wanted]
-
     def take_commands(self, wakes: int) -> list[Message]:
         """The commands that have come for the run up to its last look, in order of arrival, now taken.
 
@@ -311,11 +308,13 @@ class Mailbox:
         self._give_turns()
 
     def _look_in_order(self) -> None:
-        arrivals, was_unheard = self._arrivals(), self.unheard
+        newcomers = dict(enumerate(self.newcomers(), NEWCOMER)) if self.has_messages else {}
+        arrivals, was_unheard = self._arrivals(newcomers), self.unheard
         self._is_looking = True
         try:
-            for wait_id in sorted(self._waiters, key=lambda wait_id: (arrivals.get(wait_id, NEVER), wait_id)):
-                if (waiter := self._waiters.get(wait_id)) is not None:
+            wait_ids = [*self._waiters, *newcomers]
+            for wait_id in sorted(wait_ids, key=lambda wait_id: (arrivals.get(wait_id, NEVER), wait_id)):
+                if (waiter := self._waiters.get(wait_id) or newcomers.get(wait_id)) is not None:
                     waiter.check()
                 if self.unheard is not was_unheard:
                     # One has ended, and all others must wait until the code has heard of it.
@@ -324,23 +323,15 @@ class Mailbox:
         finally:
             self._is_looking = False
 
-    def is_next(self, wants: Address) -> bool:
-        """Whether a message that nobody who waits would take came before all that they would."""
-        arrivals = self._arrivals(wants)
-        return NEWCOMER in arrivals and min(arrivals, key=lambda wait_id: (arrivals[wait_id], wait_id)) == NEWCOMER
-
-    def _arrivals(self, newcomer: Address | None = None) -> dict[int, tuple[float, int]]:
+    def _arrivals(self, newcomers: Mapping[int, Waiter]) -> dict[int, tuple[float, int]]:
         """When that came which those who wait would take: of several who want the same, the first gets the first."""
         found: dict[int, tuple[float, int]] = {}
         wanting: dict[Address, deque[int]] = defaultdict(deque)
-        for wait_id in sorted(self._waiters):
-            waiter = self._waiters[wait_id]
+        for wait_id, waiter in (*sorted(self._waiters.items()), *newcomers.items()):
             if waiter.wants is not None:
                 wanting[waiter.wants].append(wait_id)
             if waiter.came_at is not None and (at := waiter.came_at()) is not None:
                 found[wait_id] = (at, 0)
-        if newcomer is not None:
-            wanting[newcomer].append(NEWCOMER)
         there = self._there() if self.has_messages else {}
         for address, waiting in wanting.items():
             for message in there.get(address, ()):

@@ -347,6 +347,7 @@ class Stay:
     def release(self) -> None:
         """Nothing of the run is left here: take apart what refers to each other, so that it is freed at once."""
         self.on_stop = _nothing
+        self.mailbox.newcomers = list
         self.loop.release()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -16,7 +15,7 @@ from stepfast.kernel.states import STEP_ENDED, StepState, WaitKind
 from stepfast.workflows import failures
 from stepfast.workflows.calls import Asked
 from stepfast.workflows.codec import ValueCodec
-from stepfast.workflows.mailbox import RECEIVE, Address, Mailbox, Waiter, number_of
+from stepfast.workflows.mailbox import RECEIVE, Address, Waiter, number_of
 
 SIGNAL = "signal"
 
@@ -305,10 +304,16 @@ class ReceiveCall(WaitCall):
     def waiter(self, wait: OpenWait) -> Waiter:
         return Waiter(self._look, self.address)
 
-    def begin_if_come(self, asked: Asked) -> bool:
-        """Begin only if what it wants is there, and came before all that is past and not decided."""
+    @property
+    def has_taken(self) -> bool:
+        """Whether it has got what it wants."""
+        return self._ending
+
+    def begin_if_come(self, asked: Asked) -> None:
+        """Begin only if what it wants is there, and nothing that is past is to be decided before."""
         self._asked, self._opened_as, self._started_at = asked, asked.call, asked.context.host.clock.now()
-        return asked.context.mailbox.is_next(self.address) and self.takes_at_once()
+        if self.takes_at_once():
+            asked.answer.on_cancel = asked.call_off
 
     def check(self, wait: OpenWait) -> None:
         self._take(wait.due_at)
@@ -342,22 +347,3 @@ class ReceiveCall(WaitCall):
         super().abandon(asked, record)
         if (number := number_of(record)) is not None:
             asked.context.mailbox.give_back(number)
-
-
-def by_arrival(mailbox: Mailbox, calls: Sequence[tuple[Asked, Record | None]]) -> Sequence[tuple[Asked, Record | None]]:
-    """Calls that are to be begun, those that receive what is there in the order in which that came.
-
-    Each takes the place of another of them: all that is no such call stays where the code has put it.
-    """
-    wanted: list[Address] = []
-    places: list[int] = []
-    for place, (asked, record) in enumerate(calls):
-        if record is None and isinstance(asked.operation, ReceiveCall) and not asked.answer.done():
-            wanted.append(asked.operation.address)
-            places.append(place)
-    if len(places) < 2:
-        return calls
-    ordered, arrivals = list(calls), mailbox.arrivals(wanted)
-    for place, (_, came_from) in zip(places, sorted(zip(arrivals, places, strict=True)), strict=True):
-        ordered[place] = calls[came_from]
-    return ordered
