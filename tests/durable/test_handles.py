@@ -21,7 +21,8 @@ from stepfast import (
 )
 from stepfast.testing import Engine, engine
 from stepfast.testing.worker import Stuck
-from stepfast.workflows import handles
+from stepfast.workflows import started_children
+from stepfast.workflows.started_children import StartedChild
 from tests.durable.test_waiting import until
 from tests.support.apps import Bodies, app_on
 from tests.support.virtual_time import timed_app
@@ -457,7 +458,8 @@ async def test_a_retried_parent_waits_for_the_child_that_it_left(database, flow)
 
 
 async def test_twin_that_starts_another_beside_the_child_that_goes_on_waits_for_ever(database, monkeypatch):
-    monkeypatch.setattr(handles, "ENDED", frozenset(RunState))
+    monkeypatch.setattr(started_children, "ENDED", frozenset(RunState))
+    monkeypatch.setattr(StartedChild, "become", lambda *new: None)
     with pytest.raises(Stuck, match="1 of 1 children of echo_later@1"):
         await test_a_retried_parent_waits_for_the_child_that_it_left(database, leaves_a_child)
 
@@ -543,3 +545,101 @@ async def test_a_child_that_is_waited_for_again_counts_at_its_moment_however_lat
         opened.clock.advance("2h")
         await run.resume()
         assert await opened.result(run) == first
+
+
+@workflow
+async def looks_at_its_child() -> list[str]:
+    child = await echo_later.start("x")
+    await break_down()
+    name, _ = await race(child=child.result(), late=sleep("1h"))
+    await child.signal("go", "y")
+    return [name, await child]
+
+
+@workflow
+def looks_at_its_child_of_def() -> list[str]:
+    child = echo_later.start.sync("x")
+    break_down.sync()
+    name, _ = race.sync(child=lambda: child, late=lambda: sleep("1h"))
+    child.signal("go", "y")
+    return [name, child.result()]
+
+
+@pytest.mark.parametrize("flow", [looks_at_its_child, looks_at_its_child_of_def])
+async def test_a_child_that_was_started_anew_goes_on_when_its_join_loses_a_race(database, flow):
+    async with engine(database=database, workflows=[flow, echo_later]) as opened:
+        run = await retried_with_a_child_that_goes_on(opened, flow)
+        assert await opened.result(run) == ["late", "xy"]
+        states = sorted(child.state for child in await children_of(opened.app, run))
+        assert states == [RunState.CANCELLED, RunState.COMPLETED]
+        assert await opened.app.findings() == []
+
+
+async def test_twin_whose_handle_stays_that_of_the_old_child_signals_that(database, monkeypatch):
+    monkeypatch.setattr(StartedChild, "become", lambda *new: None)
+    with pytest.raises(RunFailed, match="is cancelled, so it cannot be signalled"):
+        await test_a_child_that_was_started_anew_goes_on_when_its_join_loses_a_race(database, looks_at_its_child)
+
+
+async def test_a_parent_that_has_started_its_child_anew_may_die_anywhere(database):
+    async with engine(database=database, workflows=[looks_at_its_child, echo_later]) as opened:
+        for point in range(1, 200):
+            run = await retried_with_a_child_that_goes_on(opened, looks_at_its_child)
+            crashes = opened.crashes
+            opened.crash_after(point)
+            assert await opened.result(run) == ["late", "xy"]
+            assert len(await children_of(opened.app, run)) == 2
+            if opened.crashes == crashes:
+                assert point > 10
+                return
+
+
+@workflow
+async def joins_twice_in_a_breath() -> list[str]:
+    child = await echo_later.start("x")
+    await break_down()
+    name, _ = await race(child=child.result(), word=receive("word"))
+    return [name, await child]
+
+
+async def test_a_join_waits_for_the_child_that_another_is_just_starting_anew(database):
+    async with engine(database=database, workflows=[joins_twice_in_a_breath, echo_later]) as opened:
+        run = await retried_with_a_child_that_goes_on(opened, joins_twice_in_a_breath)
+        await opened.signal(run, "word")
+        await opened.run_until_idle()
+        (child,) = [each for each in await children_of(opened.app, run) if each.state is RunState.WAITING]
+        await opened.signal(child.run_id, "go", "y")
+        assert await opened.result(run) == ["word", "xy"]
+        assert len(await children_of(opened.app, run)) == 2
+
+
+@workflow
+async def listens_the_second_time() -> str:
+    STUMBLES.ran("listens")
+    if STUMBLES["listens"] == 1:
+        raise ValueError("stumbled once")
+    return await receive("go", str)
+
+
+@workflow
+async def leaves_the_second() -> str:
+    child = await listens_the_second_time.start(on_parent_end="leave")
+    await sleep("1m")
+    await break_down()
+    name, _ = await race(child=child.result(), late=sleep("1h"))
+    return name
+
+
+async def test_a_child_that_was_started_anew_is_left_as_the_one_before(database):
+    STUMBLES.clear()
+    async with engine(database=database, workflows=[leaves_the_second, listens_the_second_time]) as opened:
+        BROKEN.set()
+        run = await opened.start(leaves_the_second)
+        with pytest.raises(RunFailed, match="away"):
+            await opened.result(run)
+        BROKEN.clear()
+        await run.retry()
+        assert await opened.result(run) == "late"
+        (child,) = [each for each in await children_of(opened.app, run) if each.state is RunState.WAITING]
+        await opened.signal(child.run_id, "go", "on")
+        assert await opened.result(opened.app.get(child.run_id)) == "on"
