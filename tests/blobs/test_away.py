@@ -53,6 +53,18 @@ async def keep() -> int:
     return await save_and_load()
 
 
+@step(retry=Retry(attempts=1))
+async def save_and_load_in_a_group() -> int:
+    async with asyncio.TaskGroup() as group:
+        loading = group.create_task(save_and_load())
+    return loading.result()
+
+
+@workflow
+async def keep_in_a_group() -> int:
+    return await save_and_load_in_a_group()
+
+
 moments: dict[str, asyncio.Event] = {}
 
 
@@ -199,10 +211,11 @@ async def test_a_run_with_several_values_waits_for_the_folder_once_and_is_handed
         assert await run.result(timeout="30s") == 5 * BIG
 
 
-async def test_a_body_that_reads_while_the_folder_is_away_has_not_failed(database, tmp_path):
+@pytest.mark.parametrize("flow", [keep, keep_in_a_group])
+async def test_a_body_that_reads_while_the_folder_is_away_has_not_failed(database, tmp_path, flow):
     folder = tmp_path / "blobs"
-    async with app_with(database, [keep], folder) as app:
-        run = await app.start(keep)
+    async with app_with(database, [flow], folder) as app:
+        run = await app.start(flow)
         await moments["saved"].wait()
         async with unmounted(folder):
             moments["go_on"].set()

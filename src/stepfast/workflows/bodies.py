@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, 
 from typing import Any, Literal, NamedTuple, Protocol
 
 from stepfast.kernel.asset_ports import AssetRows, Assets, Contents
+from stepfast.kernel.blobs import BlobsAway
 from stepfast.kernel.decisions import CallId, HeldRun
 from stepfast.kernel.durations import Duration, Instant, span_ms
 from stepfast.kernel.errors import InvalidDefinition, StepFailed
@@ -98,7 +99,8 @@ class ContinueAs(BaseException):
 def as_meant(error: BaseException) -> BaseException:
     """What code means that raised this: a group of wishes is a wish, one of wishes and failures these failures.
 
-    A `TaskGroup` makes a group of whatever ends its block or a task of it, also of a `continue_as`.
+    A `TaskGroup` makes a group of whatever ends its block or a task of it, also of a `continue_as`, or of values that
+    are out of reach for now, which is no failure either.
     """
     if not isinstance(error, BaseExceptionGroup):
         return error
@@ -110,7 +112,7 @@ def as_meant(error: BaseException) -> BaseException:
 
 
 def _split_off_wishes(error: BaseExceptionGroup) -> tuple[BaseException | None, BaseException | None]:
-    parts: tuple[BaseException | None, BaseException | None] = error.split((Later, ContinueAs))
+    parts: tuple[BaseException | None, BaseException | None] = error.split((Later, ContinueAs, BlobsAway))
     return parts
 
 
