@@ -13,7 +13,7 @@ import pytest
 from stepfast import Invalid
 from stepfast.engine.clock import SystemClock
 from stepfast.stores.postgres import hints
-from stepfast.stores.postgres.lines import Address
+from stepfast.stores.postgres.lines import Address, Deadlines
 from stepfast.stores.postgres.store import PostgresStore
 from stepfast.stores.urls import store_for
 from tests.stores.postgres import asking, opened
@@ -192,6 +192,24 @@ async def test_the_broken_twin_that_waits_to_be_told_stays_deaf(migrated_postgre
         for _ in range(300):
             await here.hint(["again"])
         assert heard.empty()
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_an_ear_closes_however_shortly_before_its_connection_has_ended(migrated_postgres_url, turns):
+    """As where the server and whoever uses it are stopped together."""
+    ear = hints.Ear(Address(migrated_postgres_url, Deadlines(60.0), True))
+    await ear.open(lambda topic: None)
+    await loop_turns(8)
+    assert ear._connection is not None
+    ear._connection.terminate()
+    await loop_turns(turns)
+    async with asyncio.timeout(30):
+        await ear.close()
+
+
+async def loop_turns(turns: int) -> None:
+    for _ in range(turns):
+        await asyncio.sleep(0)
 
 
 async def test_an_ear_that_hears_and_closes_says_nothing(migrated_postgres_url, caplog):

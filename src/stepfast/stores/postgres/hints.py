@@ -77,8 +77,10 @@ class Ear:
 
     async def _until_broken(self, connection: Connection) -> None:
         while not self._broke.is_set():
+            # `asyncio.wait_for` of Python 3.11 would drop the end that comes with a break, and `close` wait for ever.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._broke.wait(), LOOK_EVERY_S)
+                async with asyncio.timeout(LOOK_EVERY_S):
+                    await self._broke.wait()
                 return
             try:
                 await connection.execute("select 1", timeout=ANSWER_S)
