@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from stepfast.conformance.store.acts import HOUR_MS, park
+from stepfast.conformance.store.lacking_code import FOR_CODE
 from stepfast.stores.postgres.claiming import CLAIM
 from stepfast.stores.postgres.lines import Deadlines
 from tests.stores.harness import Harness
@@ -114,6 +116,38 @@ async def test_a_claim_that_is_stuck_does_not_keep_what_its_worker_holds(harness
         assert await worker.store.retire("w1") == [held.run_id]
         await writing.commit()
         await taking
+
+
+async def come(harness: Harness) -> None:
+    await harness.enrol("w3")
+
+
+async def leave(harness: Harness) -> None:
+    await harness.store.retire(harness.worker_id("w1"))
+
+
+async def be_buried(harness: Harness) -> None:
+    await harness.bury()
+
+
+@pytest.mark.parametrize("pass_by", [come, leave, be_buried])
+async def test_who_keeps_a_run_locked_that_waits_for_code_keeps_no_worker_and_no_other_run(
+    harness, migrated_postgres_url, pass_by
+):
+    await harness.enrol("w2", lease_ms=HOUR_MS)
+    await harness.enrol("w1")
+    await harness.start_many(2)
+    locked, other = await harness.claim(worker="w1")
+    await harness.save(park(locked, FOR_CODE), park(other, FOR_CODE))
+    async with asking(migrated_postgres_url) as blocker:
+        await blocker.execute(PATIENCE.replace("60000", "50"))
+        async with blocker.transaction():
+            run_id = harness.store._names.id_for(locked.run_id)
+            await blocker.execute("select 1 from stepfast.task where run_id = $1 for update", run_id)
+            await pass_by(harness)
+    assert [run.run_id for run in await harness.claim(worker="w2")] == [other.run_id]
+    await harness.enrol("w4")
+    assert [run.run_id for run in await harness.claim(worker="w2")] == [locked.run_id]
 
 
 async def test_a_claim_that_finds_nothing_writes_nothing(harness, migrated_postgres_url):
