@@ -14,6 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 SHOP = "tests.cli.shop:app"
 AGAIN_S = 0.1
+# What the shop does when it is imported in a process of its own.
+PATIENT, LATE_DEADLINE = "SHOP_IS_PATIENT", "SHOP_HAS_A_LATE_DEADLINE"
 
 
 def environment(**variables: str) -> dict[str, str]:
@@ -96,7 +98,8 @@ def running(*args: str, **variables: str) -> Iterator[Command]:
 @contextmanager
 def worker(database: str, *options: str, app: str = SHOP, **variables: str) -> Iterator[Command]:
     """A worker on a database."""
-    with running("worker", "--app", app, *options, STEPFAST_DATABASE_URL=database, **variables) as command:
+    there = {"STEPFAST_DATABASE_URL": database, PATIENT: "1"} | variables
+    with running("worker", "--app", app, *options, **there) as command:
         yield command
 
 

@@ -9,8 +9,16 @@ import threading
 from pathlib import Path
 
 from stepfast import Stepfast, step, workflow
+from stepfast.cli import leaving
+from tests.cli.processes import LATE_DEADLINE, PATIENT
 
 LONG_S = 60
+
+# This machine may stand still for longer than a worker that leaves has to hand its runs back.
+if PATIENT in os.environ:
+    leaving.RETIRE_S = leaving.SILENT_S = LONG_S
+if LATE_DEADLINE in os.environ:
+    leaving.HAND_BACK_S = LONG_S / 2
 
 
 def tell(folder: str, word: str) -> None:

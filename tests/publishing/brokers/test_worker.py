@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stepfast import Stepfast
-from tests.cli.processes import SHOP, running
+from tests.cli.processes import worker
 from tests.cli.shop import quick
 from tests.support.apps import QUICK, app_on
 from tests.support.workflows import say
@@ -34,10 +34,10 @@ async def test_the_command_line_names_where_events_go(tmp_path, redis_server, by
     options = ["--sink", url] if by == "option" else []
     settings = {"STEPFAST_SINKS": url} if by == "setting" else {}
     async with app_on(database, [quick], worker=False) as client:
-        with running("worker", "--app", SHOP, "--database", database, *options, **settings) as worker:
+        with worker(database, *options, **settings) as process:
             while not await client.sinks.list():
                 pass
             run = await client.start(quick)
             assert (await told(redis_server, run.id, "completed"))[0] == "queued"
-            worker.process.terminate()
-            assert await worker.ends() == 0
+            process.process.terminate()
+            assert await process.ends() == 0
