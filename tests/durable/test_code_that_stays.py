@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ import pytest
 
 from stepfast import receive, workflow
 from stepfast.workflows import branches
+from stepfast.workflows.branches import stay_for_good
 from stepfast.workflows.code_threads import CodeThreads
 from tests.support.apps import app_on
 from tests.support.log_lines import lines_of_the_log
@@ -94,13 +96,22 @@ async def test_a_thread_that_stays_makes_no_further_call(database, monkeypatch):
 
 
 async def test_twin_a_thread_that_nobody_stops_makes_call_after_call(database, monkeypatch):
+    is_enough, has_stopped = threading.Event(), threading.Event()
+
+    def go_on_for_a_while() -> None:
+        if is_enough.is_set():
+            has_stopped.set()
+            stay_for_good()
+
     monkeypatch.setattr(branches, "UNWINDING_CALLS", 5)
-    monkeypatch.setattr(branches, "stay_for_good", lambda: None)
+    monkeypatch.setattr(branches, "stay_for_good", go_on_for_a_while)
     with lines_of_the_log() as lines:
         async with app_on(database, [stubborn]) as app:
             await app.start(stubborn)
             await lines.come(3, "code_stays")
-            monkeypatch.undo()
+            is_enough.set()
+            # It would go on into the tests behind this one, and be told of there.
+            assert await asyncio.to_thread(has_stopped.wait, 60)
     assert len(tries) > 1 + 5
 
 
