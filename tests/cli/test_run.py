@@ -272,6 +272,12 @@ async def test_a_workflow_that_a_file_does_not_have_is_not_found_and_the_nearest
     assert (done.err.startswith("E-VAL-006"), list(tmp_path.iterdir())) == (True, [])
 
 
+async def test_a_file_that_is_a_link_to_itself_is_refused(tmp_path):
+    (tmp_path / "script.py").symlink_to(tmp_path / "script.py")
+    done = await run(f"sqlite:///{tmp_path}/app.db", str(tmp_path / "script.py"))
+    assert (done.code, "there is no file" in done.err) == (2, True), done.err
+
+
 async def test_a_file_that_ends_its_process_when_it_is_imported_is_refused(tmp_path):
     (tmp_path / "script.py").write_text("import sys\nsys.exit(7)\n")
     done = await run(f"sqlite:///{tmp_path}/app.db", str(tmp_path / "script.py"))

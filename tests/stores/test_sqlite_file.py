@@ -212,6 +212,12 @@ async def test_a_record_of_migrations_that_lost_rows_is_told_of(path, lost):
     assert execute(path, "select * from migration") == before
 
 
+async def test_a_link_that_leads_to_itself_is_told_of(path):
+    path.symlink_to(path)
+    with pytest.raises(StoreUnusable, match="Too many levels of symbolic links"):
+        await open_and_close(path)
+
+
 async def test_a_folder_in_the_place_of_the_file_is_left_alone(path):
     path.mkdir()
     with pytest.raises(StoreUnusable, match="is a folder"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 import traceback
 from pathlib import Path
@@ -52,7 +53,8 @@ def load_module(place: str, advice: str, within: Path = Path()) -> ModuleType:
     is_file = place.endswith(".py")
     if not is_file and (not place or place.startswith(".") or "/" in place):
         raise Invalid(f"{place!r} is neither the name of a module nor a file that ends in .py. {advice}.")
-    folder = (within / place).resolve().parent if is_file else within.absolute()
+    # Path.resolve raises RuntimeError at a loop of links, up to Python 3.12.
+    folder = Path(os.path.realpath(within / place)).parent if is_file else within.absolute()
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     try:

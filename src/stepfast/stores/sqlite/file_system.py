@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from stepfast.kernel.errors import StoreUnusable
@@ -33,7 +34,8 @@ def file_system_of(path: Path, mounts: Path = MOUNTS) -> str | None:
         return None
     lines = (line.split(" ") for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines())
     kinds = {Path(_unescaped(fields[1])): fields[2] for fields in lines}
-    real = path.resolve()
+    # Path.resolve raises RuntimeError at a loop of links, up to Python 3.12; this leaves it to whoever opens the file.
+    real = Path(os.path.realpath(path))
     return next((kinds[folder] for folder in (real, *real.parents) if folder in kinds), None)
 
 

@@ -93,5 +93,5 @@ def _folder_for(path: Path) -> Path:
     beside = path.absolute().with_name(f"{path.name}-hints")
     if len(os.fsencode(beside)) + 24 <= MAX_SOCKET_PATH:
         return beside
-    digest = hashlib.blake2b(os.fsencode(path.resolve()), digest_size=8).hexdigest()
+    digest = hashlib.blake2b(os.fsencode(os.path.realpath(path)), digest_size=8).hexdigest()
     return Path(tempfile.gettempdir()) / f"stepfast-{os.getuid()}-{digest}"
