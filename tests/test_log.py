@@ -64,6 +64,18 @@ def test_a_line_stays_one_line_whatever_a_field_holds(record):
     assert record(reason='first\nsecond "third"').getMessage() == r'run_let_go reason="first\nsecond \"third\""'
 
 
+def test_nothing_in_a_line_steers_a_terminal_or_ends_it(record):
+    line = record(reason="red \x9b31m, back\u202ewards\u2028\x85 \ud800 é").getMessage()
+    assert line == r'run_let_go reason="red \u009b31m, back\u202ewards\u2028\u0085 \ud800 é"'
+
+
+def test_nothing_in_a_traceback_steers_a_terminal():
+    error = ValueError("red \x1b[31m\nsecond line")
+    raised = (ValueError, error, None)
+    told = TextFormatter().format(logging.LogRecord("stepfast", logging.ERROR, "file.py", 1, "failed", (), raised))
+    assert told.endswith("\nValueError: red \\u001b[31m\nsecond line")
+
+
 def test_text_begins_with_moment_and_level(record):
     assert TextFormatter().format(record(run_id="17")).endswith("Z warning run_let_go run_id=17")
 

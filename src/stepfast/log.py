@@ -10,12 +10,14 @@ import logging
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import Any, NamedTuple
 
 from stepfast.kernel.decisions import HeldRun
 from stepfast.kernel.errors import StepfastError
 
 ROOT = "stepfast"
+Raised = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 # So long after a line about a failure the next of its kind; twice as long after each.
 QUIET_S, LONGEST_QUIET_S = 30, 600
 
@@ -227,6 +229,10 @@ class TextFormatter(logging.Formatter):
         record.moment, record.level = _moment(record), record.levelname.lower()
         return super().format(record)
 
+    def formatException(self, ei: Raised) -> str:
+        """The traceback, whose last lines are whatever the error says."""
+        return "\n".join(map(_visible, super().formatException(ei).split("\n")))
+
 
 class JsonFormatter(logging.Formatter):
     """One JSON object for each line, the event's fields beside its name."""
@@ -250,5 +256,12 @@ def _moment(record: logging.LogRecord) -> str:
 
 def _plain(value: object) -> str:
     text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    if text and text.isprintable() and not set(text) & set(' "='):
+        return text
     # Quoted, so that a line stays one line whatever a message holds.
-    return text if text and text.isprintable() and not set(text) & set(' "=') else json.dumps(text, ensure_ascii=False)
+    return _visible(json.dumps(text, ensure_ascii=False))
+
+
+def _visible(line: str) -> str:
+    """Without what steers a terminal, or ends a line for some readers alone, which JSON leaves as it is."""
+    return "".join(character if character.isprintable() else json.dumps(character)[1:-1] for character in line)
