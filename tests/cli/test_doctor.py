@@ -235,6 +235,11 @@ async def test_runs_that_nobody_serves_are_told_of(client, office):
     assert ("desk (1 ready)" in found["queues"][1], "asking@1 (1 ready)" in found["codes"][1]) == (True, True)
 
 
+async def test_a_queue_that_nobody_serves_is_named_as_the_shell_takes_it(client, office):
+    await client.start(asking, queue="front desk")
+    assert "`stepfast worker --queues 'front desk'`" in (await examined(office))["queues"][1]
+
+
 def noting(word: str) -> Any:
     @step
     async def note(word: str) -> str:

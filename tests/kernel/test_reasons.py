@@ -272,7 +272,14 @@ def test_a_wait_whose_time_has_come_needs_a_worker_with_its_code():
 
 
 @pytest.mark.parametrize(
-    ("queue", "command"), [("default", "stepfast worker"), ("gpu", "stepfast worker --queues gpu")]
+    ("queue", "command"),
+    [
+        ("default", "stepfast worker"),
+        ("gpu", "stepfast worker --queues gpu"),
+        ("gpu; jobs", "stepfast worker --queues 'gpu; jobs'"),
+        ("gpu,jobs", "app.worker(queues=['gpu,jobs'])"),
+        (" gpu", "app.worker(queues=[' gpu'])"),
+    ],
 )
 def test_without_any_worker_a_run_names_the_command_that_serves_its_queue(queue, command):
     said = why(view(RunState.PENDING, queue=queue), workers=[])

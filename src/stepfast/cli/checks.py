@@ -12,6 +12,7 @@ from stepfast.cli.serving import living_workers
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.reviews import ItemKind
+from stepfast.kernel.seen import serving
 from stepfast.kernel.sinks import SinkView
 from stepfast.kernel.texts import counted
 from stepfast.kernel.views import LASTING_TROUBLE, WAIT_LONG_DUE, Finding
@@ -191,7 +192,7 @@ async def queues(app: Stepfast) -> Check:
     if not alone:
         return Check(Level.OK, "queues", "Each with ready runs has a worker.")
     found = ", ".join(f"{queue} ({_number(ready)} ready)" for queue, ready in alone.items())
-    next_step = f"Start one with `stepfast worker --queues {','.join(alone)}`."
+    next_step = f"Start one with {serving(*alone)}."
     return Check(Level.WARN, "queues", f"No worker serves {found}.", next_step)
 
 

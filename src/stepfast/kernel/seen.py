@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -72,7 +73,7 @@ def lacking(seen: Seen, workflow: str, code: str, queue: str) -> Reason | None:
     # A step that is a run of its own has the name of its executor for its code.
     what = f"executor {code}" if code == workflow else code
     if not live:
-        command = "`stepfast worker`" if queue == "default" else f"`stepfast worker --queues {queue}`"
+        command = "`stepfast worker`" if queue == "default" else serving(queue)
         return Reason("worker", "No worker is alive.", f"Start one that has {what} with {command}.")
     problem = next((worker.lacks[code] for worker in live if code in worker.lacks), None)
     if not knowing and problem is not None:
@@ -84,8 +85,15 @@ def lacking(seen: Seen, workflow: str, code: str, queue: str) -> Reason | None:
         return Reason("code", f"No live worker has {what}.{there}", "Start one whose app has it.")
     if not any(queue in worker.queues for worker in knowing):
         text = f"No live worker that has {what} serves queue {queue}."
-        return Reason("queue", text, f"Start one with `stepfast worker --queues {queue}`.")
+        return Reason("queue", text, f"Start one with {serving(queue)}.")
     return None
+
+
+def serving(*queues: str) -> str:
+    """What starts a worker of these queues: a command for the shell, or code where the command cannot name them."""
+    if any("," in queue or queue != queue.strip() for queue in queues):
+        return f"`app.worker(queues={list(queues)})`"
+    return f"`stepfast worker --queues {shlex.quote(','.join(queues))}`"
 
 
 def fields_of(text: str | None) -> dict[str, Any]:
