@@ -278,6 +278,14 @@ async def test_a_file_that_is_a_link_to_itself_is_refused(tmp_path):
     assert (done.code, "there is no file" in done.err) == (2, True), done.err
 
 
+async def test_a_file_with_the_name_of_a_module_of_python_s_own_is_told_of(tmp_path, monkeypatch):
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    (tmp_path / "colorsys.py").write_text(f"{GREETING}\n\napp = Stepfast(workflows=[greeting])\n")
+    done = await run(f"sqlite:///{tmp_path}/app.db", str(tmp_path / "colorsys.py"))
+    assert (done.code, done.out) == (0, '{"hello": "world"}\n'), done.err
+    assert "colorsys.py hides a module of Python's own" in done.err
+
+
 async def test_a_file_that_ends_its_process_when_it_is_imported_is_refused(tmp_path):
     (tmp_path / "script.py").write_text("import sys\nsys.exit(7)\n")
     done = await run(f"sqlite:///{tmp_path}/app.db", str(tmp_path / "script.py"))

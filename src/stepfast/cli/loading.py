@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from stepfast.app import Stepfast
+from stepfast.cli.printing import say
 from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.settings import Settings
 from stepfast.workflows.executors.executor import BUILTIN
@@ -70,6 +71,8 @@ def _import_file(file: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None or not file.is_file():
         raise FileNotFoundError(f"there is no file {file}")
+    if file.stem in sys.stdlib_module_names:
+        say(f"{file} hides a module of Python's own from all that imports it: give it another name than {file.stem}.")
     module = importlib.util.module_from_spec(spec)
     # By its name, so that type hints and exception classes of the file can be found again.
     sys.modules[file.stem] = module
