@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from stepfast.kernel.errors import StoreUnusable
 from stepfast.kernel.exchange import Look
@@ -11,7 +11,7 @@ from stepfast.kernel.generations import ChildView
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.marks import caught_calls
 from stepfast.kernel.ports import Store
-from stepfast.kernel.reasons import Why, explain, telling_events
+from stepfast.kernel.reasons import Why, explain, putting_off_events, telling_events
 from stepfast.kernel.review_views import ReviewFilter
 from stepfast.kernel.reviews import Owner, ReviewState, parse_review_id
 from stepfast.kernel.seen import Reason, Seen
@@ -36,11 +36,12 @@ async def why_of(store: Store, run: RunView) -> Why:
     except StoreUnusable as error:
         lost = f"What it waits for cannot be read. {error}"
         return Why(run.run_id, run.state, (Reason("damaged", lost, f"`stepfast runs cancel {run.run_id}` ends it."),))
-    told = await _newest_event(store, run.run_id, telling_events(run, look))
+    told, put_off = await _newest_events(store, run.run_id, telling_events(run, look), putting_off_events(look))
     owners = await _asked_owners(store, run.run_id) if waits_for_people(look) else {}
     children = await _open_children(store, run.run_id, look) if run.worker_id is None else []
     tries, caught = await _failed_tries(store, run, look), await _caught(store, run)
-    return explain(Seen(run, look, await store.workers(), told, await store.now(), owners, children, tries, caught))
+    seen = Seen(run, look, await store.workers(), told, await store.now(), owners, children, tries, caught, put_off)
+    return explain(seen)
 
 
 async def _failed_tries(store: Store, run: RunView, look: Look | None) -> dict[int, StepView]:
@@ -56,12 +57,18 @@ async def _caught(store: Store, run: RunView) -> list[str]:
     return [call.address for call in caught_calls(run.error, await store.steps(run.run_id))]
 
 
-async def _newest_event(store: Store, run_id: RunId, types: frozenset[str]) -> EventView | None:
-    newest, after = None, 0
-    while types and (page := await store.events(run_id, after, EVENTS_A_PAGE)):
-        newest = next((event for event in reversed(page) if event.type in types), newest)
+async def _newest_events(store: Store, run_id: RunId, *wanted: frozenset[str]) -> list[EventView | None]:
+    """Of each set of types the newest event that has one of them."""
+    newest: list[EventView | None] = [None for _ in wanted]
+    after = 0
+    while any(wanted) and (page := await store.events(run_id, after, EVENTS_A_PAGE)):
+        newest = [_newest(page, types) or before for types, before in zip(wanted, newest, strict=True)]
         after = page[-1].seq
     return newest
+
+
+def _newest(page: Sequence[EventView], types: frozenset[str]) -> EventView | None:
+    return next((event for event in reversed(page) if event.type in types), None)
 
 
 async def _asked_owners(store: Store, run_id: RunId) -> dict[int, Owner]:

@@ -183,6 +183,18 @@ async def test_a_paused_run_says_who_paused_it(client):
     assert ("paused by carl" in why, ": stock check" in why) == (True, True)
 
 
+async def test_a_paused_run_that_had_failed_and_is_tried_again_still_says_with_what(database):
+    async with app_on(database, [declined_whole]) as app:
+        run = await app.start(declined_whole)
+        await told(run, "retry_scheduled")
+        await state_of(run, RunState.PENDING)
+        await run.pause(actor="carl", reason="stock check")
+        paused, again, _ = (await run.why()).reasons
+    assert paused.text.endswith(": stock check.")
+    assert "It failed and is tried again at " in again.text
+    assert again.text.endswith(": ValueError: no card.")
+
+
 async def test_a_paused_run_does_not_ask_for_a_signal_that_has_come(app):
     run = await app.start(patient)
     await state_of(run, RunState.WAITING)

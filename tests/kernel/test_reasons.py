@@ -13,7 +13,7 @@ from stepfast.kernel.exchange import Look
 from stepfast.kernel.generations import ChildView
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.outside import Asking
-from stepfast.kernel.reasons import explain, telling_events
+from stepfast.kernel.reasons import explain, putting_off_events, telling_events
 from stepfast.kernel.reviews import Owner
 from stepfast.kernel.seen import Seen
 from stepfast.kernel.states import RunState, StepState, WaitKind
@@ -47,23 +47,25 @@ def event(of_type: str, actor: str | None = None, **data: str) -> EventView:
     return EventView(9, 9, RUN, "default", 1, of_type, NOW, None, None, 1, actor, json.dumps(data))
 
 
-def why(run: RunView, *waits: OpenWait, hold: bool = False, workers: Any = None, told: Any = None) -> str:
+def why(
+    run: RunView, *waits: OpenWait, hold: bool = False, workers: Any = None, told: Any = None, put_off: Any = None
+) -> str:
     workers = [worker()] if workers is None else workers
     look = None if run.ended_at else Look(1, 0, hold, list(waits), [])
-    return str(explain(Seen(run, look, workers, told, NOW)))
+    return str(explain(Seen(run, look, workers, told, NOW, put_off=put_off)))
 
 
 def test_a_run_that_is_handed_back_for_trouble_says_what_it_is_and_how_often_it_was():
     backoff = wait(WaitKind.BACKOFF, "backoff", LATER)._replace(wait_id=0)
     told = event("handed_back", reason="E-BLOB-001: The blob is gone.", troubles="7")
-    said = why(view(RunState.PENDING), backoff, told=told)
+    said = why(view(RunState.PENDING), backoff, put_off=told)
     assert "handed back 7 times in a row and is tried again at 2025-06-15 15:07:40 UTC: E-BLOB-001: The blob" in said
-    assert "handed_back" in telling_events(view(RunState.PENDING), Look(1, 0, False, [backoff], []))
+    assert "handed_back" in putting_off_events(Look(1, 0, False, [backoff], []))
 
 
 def test_the_backoff_of_a_step_is_not_taken_for_trouble_of_the_run():
     backoff = wait(WaitKind.BACKOFF, "charge", LATER)
-    assert telling_events(view(RunState.PENDING), Look(1, 0, False, [backoff], [])) == frozenset()
+    assert putting_off_events(Look(1, 0, False, [backoff], [])) == frozenset()
     assert "It is backing off until 2025-06-15 15:07:40 UTC." in why(view(RunState.PENDING), backoff)
 
 
@@ -93,9 +95,9 @@ def test_a_step_that_is_tried_again_is_named_with_what_it_failed_with():
 def test_a_run_that_is_tried_again_as_a_whole_says_what_it_failed_with():
     backoff = wait(WaitKind.BACKOFF, "backoff", LATER)._replace(wait_id=0)
     told = event("retry_scheduled", error_type="builtins:ValueError", message="no card")
-    said = why(view(RunState.PENDING), backoff, told=told)
+    said = why(view(RunState.PENDING), backoff, put_off=told)
     assert "It failed and is tried again at 2025-06-15 15:07:40 UTC: ValueError: no card. Time moves it." in said
-    assert "retry_scheduled" in telling_events(view(RunState.PENDING), Look(1, 0, False, [backoff], []))
+    assert "retry_scheduled" in putting_off_events(Look(1, 0, False, [backoff], []))
 
 
 @pytest.mark.parametrize(

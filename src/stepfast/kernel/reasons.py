@@ -44,6 +44,11 @@ def telling_events(view: RunView, look: Look | None) -> frozenset[str]:
         return frozenset({EventType.PAUSED, EventType.ROLLED_BACK})
     if look is not None and any(wait.kind is WaitKind.CODE for wait in look.waits):
         return frozenset({EventType.WAITING})
+    return frozenset()
+
+
+def putting_off_events(look: Look | None) -> frozenset[str]:
+    """The types of events that say why the whole run is tried again later; a person may hold it besides."""
     if look is not None and any(is_hand_back(wait) for wait in look.waits):
         return frozenset({EventType.HANDED_BACK, EventType.RETRY_SCHEDULED})
     return frozenset()

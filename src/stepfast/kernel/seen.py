@@ -47,6 +47,8 @@ class Seen(NamedTuple):
     """The attempts that failed of the steps whose next try is put off, by the number of that wait."""
     caught: Sequence[str] = ()
     """Of a failed run, the addresses of steps whose failures its code has caught, and that a retry would keep."""
+    put_off: EventView | None = None
+    """The newest event of a type that `putting_off_events` names."""
 
     @property
     def live(self) -> list[WorkerView]:

@@ -217,7 +217,7 @@ def _backoff(wait: OpenWait, seen: Seen) -> tuple[str, str]:
         error = fields_of(failed.error)
         text = f"Step {failed.call.address} is tried again{at}: attempt {failed.attempt} failed with "
         return f"{text}{_error(error.get('type'), error.get('message'))}", "Time moves it."
-    told = seen.told if is_hand_back(wait) else None
+    told = seen.put_off if is_hand_back(wait) else None
     if told is not None and told.type == EventType.RETRY_SCHEDULED:
         why = fields_of(told.data)
         text = f"It failed and is tried again{at}: {_error(why.get('error_type'), why.get('message'))}"
