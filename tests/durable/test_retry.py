@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-from stepfast import Retry, RunFailed, StepFailed, Stepfast, step, workflow
+from stepfast import Invalid, Retry, RunFailed, StepFailed, Stepfast, WrongCall, step, workflow
 from tests.support.apps import PATIENT, Bodies
 from tests.support.virtual_time import timed_app, until_recorded, virtual_time
 
@@ -74,6 +74,25 @@ async def test_an_error_that_must_not_be_retried_fails_at_once(database):
         with pytest.raises(RunFailed, match="try 1"):
             await (await app.start(flow))
     assert bodies["fragile"] == 1
+
+
+@pytest.mark.parametrize("error", [Invalid, WrongCall])
+async def test_an_error_that_says_that_a_call_is_wrong_fails_at_once_whatever_the_policies_name(database, error):
+    bodies = Bodies()
+
+    @step(retry=Retry(attempts=3, base="1ms", on=(error,)))
+    async def mistaken() -> None:
+        bodies.ran("mistaken")
+        raise error("not like this")
+
+    @workflow(retry=Retry(attempts=3, base="1ms", on=(error,)))
+    async def flow() -> None:
+        await mistaken()
+
+    async with Stepfast(database, workflows=[flow], worker=PATIENT) as app:
+        with pytest.raises(RunFailed, match="not like this"):
+            await (await app.start(flow))
+    assert bodies["mistaken"] == 1
 
 
 async def failing_branch(error: Exception) -> None:
