@@ -212,6 +212,46 @@ async def test_a_durable_timeout_and_a_hand_back_go_by_the_virtual_clock(databas
         assert opened.clock.now() - begun == HOUR_MS // 2 + 2 * HOUR_MS
 
 
+@workflow(timeout="10m")
+async def wait_ten_minutes() -> str:
+    return await wait_for_word()
+
+
+@workflow
+async def wait_for_whoever_waits() -> str:
+    try:
+        name, _ = await race(word=wait_ten_minutes(), late=sleep("1h"))
+    except RunFailed:
+        return "out of time"
+    return name
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True])
+async def test_the_clock_is_moved_to_the_deadline_of_a_run_and_not_over_it(database, is_interrupted):
+    async with engine(database=database, workflows=[wait_ten_minutes, wait_for_whoever_waits, wait_for_word]) as opened:
+        begun = opened.clock.now()
+        run = await opened.start(wait_ten_minutes)
+        with pytest.raises(RunFailed, match="did not end before its deadline"):
+            await opened.result(run)
+        assert opened.clock.now() - begun == HOUR_MS // 6
+        run = await opened.start(wait_for_whoever_waits)
+        await opened.run_until_idle()
+        if is_interrupted:
+            await opened.crash()
+        assert await opened.result(run) == "out of time"
+        assert opened.clock.now() - begun == HOUR_MS // 3
+
+
+async def test_a_run_that_is_out_of_time_takes_its_children_with_it(database):
+    async with engine(database=database, workflows=[wait_ten_minutes, wait_for_word]) as opened:
+        await opened.start(wait_ten_minutes)
+        await opened.run_until_idle()
+        opened.clock.advance("10m")
+        await opened.run_until_idle()
+        states = {view.workflow: view.state for view in await opened.app.runs()}
+        assert states == {"wait_ten_minutes": RunState.FAILED, "wait_for_word": RunState.CANCELLED}
+
+
 async def test_commands_reach_runs_that_wait_and_that_rest_before_a_try(database):
     bodies = Bodies()
     insist = flaky(1, bodies, base="1h")

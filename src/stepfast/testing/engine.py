@@ -10,7 +10,9 @@ from typing import Any, TypeVar, cast
 
 from stepfast.app import Stepfast
 from stepfast.kernel.commands import Request, Rollback, Skip
+from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import Invalid, NotFound
+from stepfast.kernel.ids import RunId
 from stepfast.kernel.outside import CallbackUsed
 from stepfast.kernel.ports import Store
 from stepfast.kernel.review_views import ReviewView
@@ -91,6 +93,7 @@ class Engine:
         self._keys = (f"try-{mark}-{number}" for number in itertools.count(1))
         self._mortal: MortalStore | None = None
         self._worker: HandWorker | None = None
+        self._deadlines: dict[RunId, Instant] = {}
 
         def mortal(store: Store) -> Store:
             self._mortal = MortalStore(store, around, set_time, crash)
@@ -207,6 +210,7 @@ class Engine:
             rest_ms = await self._work()
             if (await handle.info()).state in ENDED:
                 return await handle.result()
+            rest_ms = min(rest_ms, await self._until_deadline_ms())
             if rest_ms >= NEVER_MS:
                 raise Stuck(await self._why_it_stays(handle))
             self.clock.advance(rest_ms / 1_000)
@@ -257,6 +261,17 @@ class Engine:
             if not moved:
                 return min([rest_ms, *self.clock.spans_ahead_ms()])
 
+    async def _until_deadline_ms(self) -> int:
+        """How long it is until the time of a run is over, which nothing in the store falls due for."""
+        now = self.clock.now()
+        for run_id, at in sorted(self._deadlines.items(), key=lambda deadline: deadline[1]):
+            view = await self._store.run(None, run_id)
+            if view is None or view.state in ENDED:
+                del self._deadlines[run_id]
+            elif at > now:
+                return at - now
+        return NEVER_MS
+
     async def _set_clock_right(self) -> None:
         """Time never goes back: what is in a database that was used before has happened before the test."""
         moments = [view.updated_at for view in await self.app.runs()]
@@ -267,6 +282,7 @@ class Engine:
     async def _hire(self) -> None:
         worker = await self.app.parts.add_worker(self._settings, HandWorker)
         assert isinstance(worker, HandWorker)
+        worker.deadlines = self._deadlines
         self._worker = worker
 
     def _let_time_pass(self, requests: Sequence[Request]) -> None:

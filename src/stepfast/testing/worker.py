@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from stepfast.kernel.decisions import HeldRun
+from stepfast.kernel.durations import Instant
 from stepfast.kernel.ids import RunId
 from stepfast.testing.clock import VirtualClock
 from stepfast.worker.lease import Lease
@@ -57,6 +58,8 @@ class HandWorker(Worker):
     """The real worker without its loops, driven by whoever holds it."""
 
     lease_kind = HandLease
+    deadlines: dict[RunId, Instant]
+    """When the time of runs is over that were claimed, kept for whoever moves the clock."""
 
     async def start(self) -> None:
         """Announce the worker; it takes no run at its birth, for it would begin to execute it."""
@@ -74,13 +77,21 @@ class HandWorker(Worker):
     async def make_rounds(self) -> None:
         """Beat, bury workers whose lease is over, and see to what upkeep sees to.
 
-        Children that nobody waits for any more are ended down to the last: each pass comes one generation further.
+        Runs out of time, and children that nobody waits for any more, are ended down to the last: each pass comes one
+        generation further.
         """
         assert isinstance(self._lease, HandLease)
         await self._lease.beat()
         ended: list[RunId] = []
-        while (report := await self._upkeep.make_pass()) is not None and report.unjoined not in ([], ended):
-            ended = report.unjoined
+        while report := await self._upkeep.make_pass():
+            to_end = [*report.overdue, *report.unjoined]
+            if to_end in ([], ended):
+                break
+            ended = to_end
+
+    async def _begin_all(self, runs: list[HeldRun]) -> None:
+        self.deadlines.update({run.run_id: run.deadline_at for run in runs if run.deadline_at is not None})
+        await super()._begin_all(runs)
 
     async def claim(self) -> int:
         """Take what is ready: 0 if there was something, else how long it is until the next run falls due."""
