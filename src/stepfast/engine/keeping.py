@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -21,6 +22,7 @@ FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
 # Some ten seconds, after which a run says by its hand-back what it lacks, and makes room for others.
 TRIES = 15
+PATIENCE_S = 15.0
 # How long a stop waits for values on their way before it leaves their runs to upkeep.
 LAST_TRY_S = 5.0
 
@@ -104,7 +106,7 @@ class Keeper(Generic[K]):
 
         One in the database is tried for as long as the lease lasts: nothing could be handed back before that is there.
         """
-        pause_s, tries = FIRST_PAUSE_S, 0
+        pause_s, tries, begun_at = FIRST_PAUSE_S, 0, time.monotonic()
         while True:
             tries += 1
             try:
@@ -114,7 +116,9 @@ class Keeper(Generic[K]):
                 if self._abandoned is not None:
                     return partial(self._refused_for, self._abandoned)
                 log.warning("blobs_away", run_id=item.run.run_id, tenant=item.run.tenant, error=error)
-                if tries >= most and self._values.are_apart:
+                # One that does not even answer has had more time already than all of the tries take.
+                is_over = tries >= most or time.monotonic() - begun_at >= PATIENCE_S
+                if is_over and self._values.are_apart:
                     return partial(self._refused_for, error)
             except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to this run, which lets go of it
                 return partial(self._refused_for, error)

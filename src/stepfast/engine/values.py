@@ -26,6 +26,9 @@ from stepfast.kernel.ids import RunId
 T = TypeVar("T")
 
 AT_ONCE = 4
+# The largest value takes so long over a slow line; a mount that hangs, or a server that is gone, would take for ever.
+ANSWER_S = 60.0
+CLOSE_S = 5.0
 NEVER_PUT = BlobKey("stepfast", NO_RUN, "nothing")
 
 
@@ -49,7 +52,7 @@ class Values:
 
     async def close(self) -> None:
         self._threads.shutdown(cancel_futures=True)
-        await self.ask(self.blobs.close)
+        await self.ask(self.blobs.close, CLOSE_S)
 
     async def keep(self, tenant: str, run_id: RunId, text: str) -> str:
         """The text itself, or, when it is large, the reference to it, which is now in the blob store."""
@@ -74,21 +77,35 @@ class Values:
         await self.ask(lambda: self.blobs.has(NEVER_PUT))
         return repr(self.blobs)
 
-    async def ask(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Ask the blob store, which may be anybody's code, in turn with others."""
+    async def ask(self, call: Callable[[], Awaitable[T]], limit_s: float | None = None) -> T:
+        """Ask the blob store, which may be anybody's code, in turn with others; one that does not answer is away."""
         async with self._room:
+            # What asks the database has a limit of its own for each statement.
+            limit = asyncio.timeout((ANSWER_S if limit_s is None else limit_s) if self.are_apart else None)
             try:
-                return await call()
+                async with limit:
+                    return await call()
             except StoreUnavailable as error:
                 if not self.are_apart:
                     raise
                 raise BlobsAway(*error.args) from error
             except StepfastError:
                 raise
+            except asyncio.CancelledError as error:
+                if _is_called_off():
+                    raise
+                raise self._failed(error) from error
             except Exception as error:
-                raise BlobsFailed(
-                    f"The blob store {self.blobs!r} failed with {type(error).__name__}: {error}. Check that it is up."
-                ) from error
+                raise (self._silent() if limit.expired() else self._failed(error)) from error
+
+    def _silent(self) -> BlobsAway:
+        return BlobsAway(
+            f"The blob store {self.blobs!r} does not answer. Check that it, or what is mounted there, is up."
+        )
+
+    def _failed(self, error: BaseException) -> BlobsFailed:
+        told = f"{type(error).__name__}: {error}".rstrip(": ")
+        return BlobsFailed(f"The blob store {self.blobs!r} failed with {told}. Check that it is up.")
 
     async def _get(self, tenant: str, run_id: RunId, text: str) -> str:
         reference = parse_reference(text, run_id)
@@ -98,6 +115,12 @@ class Values:
 
     async def _in_thread(self, work: Callable[..., T], *args: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
+
+
+def _is_called_off() -> bool:
+    """Whether somebody has cancelled the task that asks, and not only what it asks for."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 def _sealed(text: str) -> tuple[bytes, Reference]:

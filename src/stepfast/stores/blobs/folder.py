@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -63,7 +65,7 @@ class FolderBlobs:
         """End the threads; the folder is held by nobody between calls."""
         threads, self._threads, self._files = self._threads, None, None
         if threads is not None:
-            threads.shutdown(cancel_futures=True)
+            await _ended(threads)
 
     async def put(self, key: BlobKey, content: bytes) -> None:
         """Keep the content; it is on disk when this returns."""
@@ -125,6 +127,20 @@ class FolderBlobs:
     def _explained(self, call: Callable[[], T]) -> T:
         with explained(self._folder):
             return call()
+
+
+async def _ended(threads: ThreadPoolExecutor) -> None:
+    """Wait beside the event loop, and no longer than whoever asks: a thread may hang in a mount that is gone."""
+    loop = asyncio.get_running_loop()
+    ended = loop.create_future()
+
+    def end() -> None:
+        threads.shutdown(cancel_futures=True)
+        with suppress(RuntimeError):  # nobody waited for so long, and the loop is closed
+            loop.call_soon_threadsafe(lambda: None if ended.done() else ended.set_result(None))
+
+    threading.Thread(target=end, name="stepfast-blobs-end", daemon=True).start()
+    await ended
 
 
 def _page(where: BlobFilter, files: Files, identity: str) -> list[BlobInfo]:
