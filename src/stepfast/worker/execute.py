@@ -283,7 +283,8 @@ class Execution:
             case RunTimeout() | WrongCall():
                 return rules.fail(run, _failed(reason), now)
             case Later():
-                return rules.hand_back(run, str(reason), now, reason.delay_ms)
+                assert self._performance is not None
+                return rules.hand_back(run, str(reason), now, self._performance.rest_ms(reason.delay_ms, now))
             case Held() | WorkerStops():
                 assert self._performance is not None
                 return _hand_back(run, self._performance, now)

@@ -100,6 +100,15 @@ class Mailbox:
         return min((wait.due_at for wait in self._waits.values() if wait.due_at is not None), default=None)
 
     @property
+    def next_end_at(self) -> Instant | None:
+        """When the first wait of the code is over that time alone ends, if nothing else does before.
+
+        One that the code has not come to yet would bring the run back for nothing, again and again.
+        """
+        waits = [wait for wait_id in self._waiters if (wait := self._waits[wait_id]).kind in ENDED_BY_TIME]
+        return min((wait.due_at for wait in waits if wait.due_at is not None), default=None)
+
+    @property
     def has_messages(self) -> bool:
         """Whether something has come that nobody has taken."""
         return bool(self._inbox or self._given_back)

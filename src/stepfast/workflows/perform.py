@@ -12,6 +12,7 @@ from types import FunctionType
 from typing import Any
 
 from stepfast.kernel.decisions import CallId, HeldRun, History, Message, NewRun
+from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import NonDeterminism, StepFailed, StepfastError
 from stepfast.kernel.outside import Asking
 from stepfast.kernel.replay import INPUT_MISFIT
@@ -167,6 +168,10 @@ class Performance:
         """What stops the outside work that nobody waits for when the code begins anew."""
         waits = self._context.mailbox.waits_of(WaitKind.OUTSIDE)
         return [run for wait in waits for run in Asking.read(wait.name).stopping()]
+
+    def rest_ms(self, delay_ms: int, now: Instant) -> int:
+        """How long the run is put off that wants to rest for so long."""
+        return self._context.rest_ms(delay_ms, now)
 
     def wind_down(self, reason: BaseException) -> None:
         """Let go of the run as soon as the steps under way are recorded; begin no other."""

@@ -14,6 +14,7 @@ from stepfast.kernel import rules
 from stepfast.kernel.blobs import BlobsAway, LargeValues
 from stepfast.kernel.commands import Changed, Request
 from stepfast.kernel.decisions import CallId, Decision, HeldRun, History, Message
+from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import LeaseLost, StepfastError, StoreUnavailable, WrongCall
 from stepfast.kernel.events import Event
 from stepfast.kernel.exchange import Delivered, Look, Woken
@@ -21,12 +22,12 @@ from stepfast.kernel.ids import RunId
 from stepfast.kernel.outside_rules import nothing_came, put_off
 from stepfast.kernel.ports import Clock, Recorder, Store
 from stepfast.kernel.retry import Retry
-from stepfast.kernel.states import StepState
+from stepfast.kernel.states import STEP_ENDED, StepState
 from stepfast.workflows.bodies import StorageHost
 from stepfast.workflows.branches import Parked
 from stepfast.workflows.limits import BodyThreads
 from stepfast.workflows.loop import open_loop
-from stepfast.workflows.mailbox import Mailbox
+from stepfast.workflows.mailbox import ENDED_BY_TIME, Mailbox
 
 T = TypeVar("T")
 
@@ -68,6 +69,7 @@ class Stay:
     # With more than thirty attributes, as its subclass has, each instance would have a dictionary that grows thrice.
     __slots__ = (
         "_closed",
+        "_ends",
         "_errands",
         "_errors",
         "_has_news",
@@ -113,6 +115,7 @@ class Stay:
         self._errands: set[asyncio.Task[None]] = set()
         self._states: dict[CallId, StepState] = {}
         self._errors: dict[CallId, str] = {}
+        self._ends: dict[CallId, Instant] = {}
         self._closed = False
         self._leaving: BaseException | None = None
         self._parking = False
@@ -126,6 +129,9 @@ class Stay:
             self._states[record.call] = record.state
             if record.error is not None:
                 self._errors[record.call] = record.error
+        for wait in decision.opened:
+            if wait.kind in ENDED_BY_TIME and wait.due_in_ms is not None:
+                self._ends[wait.call] = Instant(self.host.clock.now() + wait.due_in_ms)
         self.host.recorder.save(self.run, decision, answered)
 
     async def saved(self, decision: Decision) -> bool:
@@ -179,6 +185,13 @@ class Stay:
         """Begin no further step, and stop when those under way are recorded; one that rests before a retry is not."""
         self._leaving = reason
         self.kick()
+
+    def rest_ms(self, delay_ms: int, now: Instant) -> int:
+        """How long the run is put off that wants to rest for so long: a time that is over before is to be noticed."""
+        open_ends = (at for call, at in self._ends.items() if self._states.get(call) not in STEP_ENDED)
+        # The store's own, and those that are on the way into it.
+        ends = [at for at in (self.mailbox.next_end_at, *open_ends) if at is not None]
+        return min([delay_ms, *(max(at - now, 1) for at in ends)])
 
     def leave_when_still(self) -> None:
         """Let go, if that is wanted, once nothing is under way that would have to be done again."""

@@ -221,6 +221,9 @@ class StepCall:
             if self._unwanted or ends_the_task(error, self._task):
                 raise
             meant = as_meant(error)
+            if isinstance(meant, Later) and self._has_no_time_for(asked, meant.delay_ms):
+                self._fail(asked, started_at, self._given_up(asked, attempt))
+                return True
             if isinstance(meant, Later | BlobsAway):
                 context.stop(meant)
                 return True
@@ -299,12 +302,17 @@ class StepCall:
         if is_final or not retry.allows(attempt, as_raised(error)):
             self._fail(asked, started_at, error)
             return True
-        delay_ms, end = retry.delay_ms(attempt, asked.seed), limits.end(self._begun_at)
-        if end is not None and asked.context.host.clock.now() + delay_ms >= end:
+        delay_ms = retry.delay_ms(attempt, asked.seed)
+        if self._has_no_time_for(asked, delay_ms):
             self._last_error = error
             self._fail(asked, started_at, self._given_up(asked, attempt))
             return True
         return not await self._schedule(asked, started_at, error, delay_ms)
+
+    def _has_no_time_for(self, asked: Asked, delay_ms: int) -> bool:
+        """Whether the time for all attempts is over before the next would begin."""
+        end = self._body.limits.end(self._begun_at)
+        return end is not None and asked.context.host.clock.now() + delay_ms >= end
 
     def _given_up(self, asked: Asked, attempt: int) -> StepTimeout:
         """Its time is over between two attempts: what failed it is why the last one did."""

@@ -1,0 +1,158 @@
+"""A run that puts itself off for a while: what is over before that is noticed in time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from stepfast import Later, RunFailed, StepTimeout, WaitTimeout, each, race, receive, sleep, step, timeout, workflow
+from stepfast.testing import engine
+from stepfast.workflows.stay import Stay
+from tests.support.apps import Bodies
+
+BODIES = Bodies()
+MINUTE_MS = 60_000
+
+
+@step
+async def ask_the_bank() -> str:
+    BODIES.ran("ask_the_bank")
+    raise Later("1h")
+
+
+@step
+async def ask_twice() -> str:
+    BODIES.ran("ask_twice")
+    if BODIES["ask_twice"] < 2:
+        raise Later("1h")
+    return "answered"
+
+
+@workflow
+async def within_a_limit() -> str:
+    try:
+        async with timeout("10m"):
+            return await ask_the_bank()
+    except WaitTimeout:
+        return "late"
+
+
+@workflow
+def within_a_limit_of_def() -> str:
+    try:
+        with timeout("10m"):
+            return ask_the_bank.sync()
+    except WaitTimeout:
+        return "late"
+
+
+@workflow
+async def against_time() -> str:
+    name, _ = await race(answer=ask_the_bank(), late=sleep("10m"))
+    return name
+
+
+@workflow
+async def beside_an_earlier_wait() -> str:
+    waiting = asyncio.ensure_future(receive("word", timeout="10m"))
+    await sleep("1m")
+    name, _ = await race(answer=ask_the_bank(), word=waiting)
+    return name
+
+
+@workflow
+async def of_many() -> str:
+    try:
+        async with timeout("10m"):
+            await each(lambda _: ask_the_bank(), range(3))
+    except WaitTimeout:
+        return "late"
+    return "answered"
+
+
+ENDS = {
+    within_a_limit: "late",
+    within_a_limit_of_def: "late",
+    against_time: "late",
+    beside_an_earlier_wait: WaitTimeout,
+    of_many: "late",
+}
+
+
+@pytest.mark.parametrize("flow", ENDS, ids=lambda flow: flow.workflow.name)
+async def test_a_time_that_is_over_brings_a_run_back_that_was_put_off_for_longer(database, flow):
+    assert await end_of(database, flow) == (ENDS[flow], 10 * MINUTE_MS)
+
+
+async def test_twin_that_stays_away_notices_it_too_late(database, monkeypatch):
+    monkeypatch.setattr(Stay, "rest_ms", lambda stay, delay_ms, now: delay_ms)
+    assert await end_of(database, within_a_limit) == ("late", 60 * MINUTE_MS)
+
+
+async def end_of(database: str, flow: Any) -> tuple[Any, int]:
+    """What a run comes to, and how long that takes."""
+    async with engine(database=database, workflows=[flow]) as opened:
+        begun = opened.clock.now()
+        try:
+            result: Any = await opened.run(flow)
+        except RunFailed as failure:
+            result = type(failure.__cause__)
+        return result, opened.clock.now() - begun
+
+
+@step(total_timeout="90m")
+async def ask_for_long() -> str:
+    BODIES.ran("ask_for_long")
+    raise Later("1h")
+
+
+@workflow
+async def with_a_limit_for_all_tries() -> str:
+    return await ask_for_long()
+
+
+async def test_a_step_is_not_put_off_beyond_its_total_timeout(database):
+    BODIES.clear()
+    assert await end_of(database, with_a_limit_for_all_tries) == (StepTimeout, 60 * MINUTE_MS)
+    assert BODIES["ask_for_long"] == 2
+
+
+AWAY: list[str] = []
+
+
+@workflow
+async def fitful() -> str:
+    if AWAY:
+        raise Later("1h")
+    return await receive("go", str, timeout="10m")
+
+
+async def test_a_time_that_the_code_does_not_come_to_brings_nothing_back(database):
+    AWAY.clear()
+    async with engine(database=database, workflows=[fitful]) as opened:
+        run = await opened.start(fitful)
+        await opened.run_until_idle()
+        AWAY.append("the bank")
+        await run.pause()
+        await run.resume()
+        for _ in range(15):
+            await opened.run_until_idle()
+            opened.clock.advance("1m")
+        assert [event.type for event in await run.history()].count("handed_back") == 1
+
+
+@workflow
+async def beside_a_time_that_is_not_over() -> list[Any]:
+    return list(await asyncio.gather(ask_twice(), sleep("3h"), sleep("1ms")))
+
+
+async def test_a_run_that_was_put_off_comes_back_for_each_time_that_is_over_and_no_more(database):
+    BODIES.clear()
+    async with engine(database=database, workflows=[beside_a_time_that_is_not_over]) as opened:
+        run = await opened.start(beside_a_time_that_is_not_over)
+        assert (await opened.result(run))[0] == "answered"
+        assert BODIES["ask_twice"] == 2
+        handed_back = [event for event in await run.history() if event.type == "handed_back"]
+        assert len(handed_back) == 1
