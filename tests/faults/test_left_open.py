@@ -1,4 +1,4 @@
-"""A process ends whose app was never closed, also while a `def` workflow waits in one of its threads."""
+"""An app that was never closed keeps neither its process, where that would end, nor its runs, where it lives on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import sys
 
 import pytest
 
+from stepfast import WaitTimeout, step, workflow
 from tests.cli.processes import ROOT, environment
+from tests.support.apps import app_on
 
 PROGRAM = """
 import asyncio, sys
@@ -49,7 +51,27 @@ from concurrent.futures import ThreadPoolExecutor
 from stepfast.worker import worker
 worker.CodeThreads = lambda name: ThreadPoolExecutor(4)
 """
+LIVING = (
+    PROGRAM.replace("import Stepfast,", "import Stepfast, WorkerSettings,").replace(
+        "workflows=[waits]", "workflows=[waits], worker=WorkerSettings(lease_ms=1_000, heartbeat_ms=100)"
+    )
+    + "sys.stdin.read()\n"
+)
+BEATING = """
+from stepfast.worker.heartbeat import Heartbeat
+Heartbeat._is_orphaned = False
+"""
 LONG_AFTER_S = 3.0
+
+
+@step
+async def endless() -> None: ...
+
+
+@workflow
+def waits() -> str:
+    endless.sync()
+    return "went on"
 
 
 async def ends(database: str, program: str, patience_s: float) -> int | None:
@@ -73,3 +95,27 @@ async def test_a_process_ends_although_its_app_was_left_open(database, program):
 
 async def test_the_broken_twin_that_waits_for_its_threads_stays(database):
     assert await ends(database, POOLED + PROGRAM, LONG_AFTER_S) is None
+
+
+async def result_beside(database: str, program: str, patience_s: float) -> str:
+    """What becomes of the run of a process that has left its event loop with an open app, and lives on."""
+    command, pipe = [sys.executable, "-c", program, database], subprocess.PIPE
+    with subprocess.Popen(command, cwd=ROOT, env=environment(), stdin=pipe, stdout=pipe) as process:
+        assert process.stdout is not None
+        try:
+            assert await asyncio.to_thread(process.stdout.readline) == b"left\n"
+            async with app_on(database, [waits]) as app:
+                (run,) = await app.runs()
+                result: str = await app.get(run.run_id).result(timeout=patience_s)
+                return result
+        finally:
+            process.kill()
+
+
+async def test_runs_of_an_app_that_was_left_open_go_on_elsewhere_while_its_process_lives(database):
+    assert await result_beside(database, LIVING, 60) == "went on"
+
+
+async def test_the_broken_twin_that_beats_without_its_loop_keeps_the_runs_for_ever(database):
+    with pytest.raises(WaitTimeout):
+        await result_beside(database, BEATING + LIVING, 2 * LONG_AFTER_S)

@@ -62,10 +62,18 @@ class Heartbeat:
     async def _beat_until_stopped(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         self._ready.set()
-        while not self._stop.is_set():
+        while not self._stop.is_set() and not self._is_orphaned:
             pause_s = self._interval_s if await self._beat() else max(self._interval_s / 10, SHORTEST_PAUSE_S)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), pause_s)
+
+    @property
+    def _is_orphaned(self) -> bool:
+        """Whether the worker's loop was closed under it, where nobody can stop the worker or execute its runs any more.
+
+        Without heartbeats they go on elsewhere when its lease is over; with them they would stay for ever.
+        """
+        return self._home.is_closed()
 
     async def _beat(self) -> bool:
         self.sent += 1
