@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 from stepfast.definitions import Compiler, Standing, TemplateCompiler, find_definition, workflow_of
 from stepfast.engine.clock import SystemClock
+from stepfast.errands import begin_errand
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import Invalid, StepfastError
 from stepfast.kernel.texts import check_list, check_optional_text, check_text, shown
@@ -79,6 +81,7 @@ class AppBase:
         self._policies = AppPolicies(policies, self._executors.get)
         self._bound: dict[Hashable, Workflow] = {}
         self._parts: Parts | None = None
+        self._closing: asyncio.Task[None] | None = None
         self._is_opening = False
         self._other_loop = OTHER_LOOP
         self._shared: Shared[Parts] = Shared(self._open_store, self.close)
@@ -242,7 +245,9 @@ class AppBase:
         parts, self._parts = self._parts, None
         self._shared.forget()
         if parts is not None:
-            await parts.close()
+            # In a task of its own: whoever closes may be cancelled once more, and must not leave it half closed.
+            self._closing = begin_errand(parts.close(), "stepfast-closing")
+            await asyncio.shield(self._closing)
 
     def _codes_changed(self) -> None:
         if self._parts is not None:

@@ -7,6 +7,7 @@ import functools
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import Future
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from stepfast.kernel.errors import StepfastError, WrongCall
@@ -48,8 +49,29 @@ class Portal:
         thread.join()
         self._loop = self._thread = None
 
+    def close_after(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do a last thing on the loop, and close it; where the waiting is interrupted both come to their end alone."""
+        last, loop, thread = self._submit(work), self._loop, self._thread
+        assert loop is not None
+        assert thread is not None
+        last.add_done_callback(lambda _: loop.call_soon_threadsafe(loop.stop))
+        self._loop = self._thread = None
+        try:
+            last.result()
+        finally:
+            if last.done():
+                thread.join()
+
     def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Do it on the loop, and wait for it; given up when the waiting is interrupted."""
+        future = self._submit(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _submit(self, work: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
         refuse_in_workflow("A blocking call")
         self._refuse_copy()
         if self._loop is None:
@@ -59,12 +81,7 @@ class Portal:
                 "A blocking call was made on the event loop that would have to answer it. In an `async def` step use "
                 "the app of `stepfast`, or make the step a `def`."
             )
-        future = asyncio.run_coroutine_threadsafe(work(), self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+        return asyncio.run_coroutine_threadsafe(work(), self._loop)
 
     def _refuse_copy(self) -> None:
         if self.is_of_another_process:

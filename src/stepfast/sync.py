@@ -412,10 +412,7 @@ class Stepfast:
         if self._portal.is_of_another_process:
             # A copy that leaves the block has nothing of its own to close.
             return
-        try:
-            self._portal.call(self._inner.close)
-        finally:
-            self._portal.close()
+        self._portal.close_after(self._inner.close)
 
     @overload
     def start(self, workflow: AsyncWorkflow[..., T], /, *args: Any, **options: Any) -> Run[T]: ...

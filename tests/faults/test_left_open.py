@@ -61,6 +61,47 @@ BEATING = """
 from stepfast.worker.heartbeat import Heartbeat
 Heartbeat._is_orphaned = False
 """
+INTERRUPTED = """
+import asyncio, os, signal, sys, threading
+from stepfast import WorkerSettings, step, sync, workflow
+
+begun, closing = threading.Event(), threading.Event()
+
+@step
+async def endless() -> None:
+    begun.set()
+    await asyncio.Event().wait()
+
+@workflow
+def waits() -> None:
+    endless.sync()
+
+def interrupt() -> None:
+    closing.wait()
+    os.kill(os.getpid(), signal.SIGINT)
+
+app = sync.Stepfast(sys.argv[1], workflows=[waits], worker=WorkerSettings(grace_ms=500))
+close = app._inner.close
+
+async def tell_and_close() -> None:
+    closing.set()
+    await close()
+
+app._inner.close = tell_and_close
+signal.signal(signal.SIGINT, signal.default_int_handler)
+threading.Thread(target=interrupt).start()
+try:
+    with app:
+        app.start(waits)
+        begun.wait()
+except KeyboardInterrupt:
+    print("left", flush=True)
+for thread in threading.enumerate():
+    if thread.name == "stepfast-sync":
+        thread.join()
+print(*(thread.name for thread in threading.enumerate() if thread.name.startswith("stepfast")), flush=True)
+sys.stdin.read()
+"""
 LONG_AFTER_S = 3.0
 
 
@@ -104,6 +145,8 @@ async def result_beside(database: str, program: str, patience_s: float) -> str:
         assert process.stdout is not None
         try:
             assert await asyncio.to_thread(process.stdout.readline) == b"left\n"
+            if program is INTERRUPTED:
+                assert await asyncio.to_thread(process.stdout.readline) == b"\n"
             async with app_on(database, [waits]) as app:
                 (run,) = await app.runs()
                 result: str = await app.get(run.run_id).result(timeout=patience_s)
@@ -119,3 +162,7 @@ async def test_runs_of_an_app_that_was_left_open_go_on_elsewhere_while_its_proce
 async def test_the_broken_twin_that_beats_without_its_loop_keeps_the_runs_for_ever(database):
     with pytest.raises(WaitTimeout):
         await result_beside(database, BEATING + LIVING, 2 * LONG_AFTER_S)
+
+
+async def test_a_blocking_app_whose_closing_is_interrupted_closes_all_the_same(database):
+    assert await result_beside(database, INTERRUPTED, 20) == "went on"

@@ -12,10 +12,12 @@ from typing import NamedTuple
 import pytest
 
 from stepfast import step, sync, testing, workflow
+from stepfast.base import AppBase
+from stepfast.parts import Parts
 from stepfast.worker.heartbeat import Heartbeat
 from stepfast.workflows.functions import AnyWorkflow
 from tests.support.apps import QUICK, app_on
-from tests.support.turns import until_idle
+from tests.support.turns import turn, until_idle
 
 # One thing that is left behind each time is seen at once.
 CYCLES = 5
@@ -115,6 +117,24 @@ async def with_a_cancelled_owner(database: str) -> None:
     await asyncio.gather(owner, return_exceptions=True)
 
 
+async def with_an_owner_that_is_cancelled_while_it_closes(database: str) -> None:
+    async def own() -> None:
+        async with app:
+            await app.start(unfinished)
+            await asyncio.Event().wait()
+
+    begun.clear()
+    app = app_on(database, WORKFLOWS)
+    owner = asyncio.ensure_future(own())
+    await begun.wait()
+    owner.cancel()
+    while app._parts is not None:
+        await turn()
+    owner.cancel()
+    await asyncio.gather(owner, return_exceptions=True)
+    await asyncio.gather(*(task for task in asyncio.all_tasks() if task.get_name() == "stepfast-closing"))
+
+
 async def with_a_worker_of_its_own(database: str) -> None:
     async with app_on(database, WORKFLOWS, worker=False) as app, app.worker(lease="2s") as worker:
         await (await app.start(finished, "a")).result(timeout="60s")
@@ -166,6 +186,7 @@ LIVES = [
     with_an_unfinished_run,
     with_a_cancelled_waiter,
     with_a_cancelled_owner,
+    with_an_owner_that_is_cancelled_while_it_closes,
     with_a_worker_of_its_own,
 ]
 
@@ -214,4 +235,22 @@ async def test_the_broken_twin_that_does_not_stop_its_heartbeat_leaves_threads_b
     once, often = await left_behind(database, with_finished_runs)
     for heartbeat in heartbeats:
         await stop(heartbeat)
+    assert often.threads != once.threads
+
+
+async def test_the_broken_twin_that_is_closed_by_its_caller_alone_leaves_threads_behind(database, monkeypatch):
+    half_closed: list[Parts] = []
+
+    async def close(self: AppBase) -> None:
+        parts, self._parts = self._parts, None
+        if parts is not None:
+            half_closed.append(parts)
+            await parts.close()
+
+    monkeypatch.setattr(AppBase, "close", close)
+    once, often = await left_behind(database, with_an_owner_that_is_cancelled_while_it_closes)
+    for parts in half_closed:
+        for worker in parts._workers:
+            await worker._lease.end()
+        await parts.store.close()
     assert often.threads != once.threads
