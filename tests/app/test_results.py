@@ -16,6 +16,12 @@ from tests.support.following import until
 from tests.support.workflows import say
 
 
+@pytest.fixture(autouse=True)
+def a_busy_machine(monkeypatch):
+    """A store that answers does so in time, however long this machine stands still."""
+    monkeypatch.setattr(patience, "LAST_LOOK_S", 60)
+
+
 @workflow
 async def patient() -> str:
     return await receive("go", str)

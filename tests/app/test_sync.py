@@ -14,6 +14,7 @@ import stepfast
 from stepfast import RunFailed, RunState, Start, StepfastError, WaitTimeout, WrongCall, receive, step, sync, workflow
 from stepfast.app import Stepfast
 from stepfast.doors import Doors
+from stepfast.engine import patience
 from stepfast.executors import Executors
 from stepfast.kernel.errors import WorkflowNotFound
 from stepfast.letters import DeadLetters
@@ -59,7 +60,8 @@ def test_every_public_name_is_there_for_blocking_code(app):
         sync.stap  # noqa: B018 - looked up
 
 
-def test_a_result_that_is_there_is_read_without_waiting(app):
+def test_a_result_that_is_there_is_read_without_waiting(app, monkeypatch):
+    monkeypatch.setattr(patience, "LAST_LOOK_S", 60)
     run = app.start(say, "hello")
     assert [run.result(), run.result(timeout=0)] == ["hello"] * 2
 

@@ -153,7 +153,7 @@ async def test_a_failure_shows_its_traceback_when_asked_to(database):
 
 
 async def test_a_run_that_takes_too_long_is_left_in_the_store(database):
-    done = await run(database, f"{OFFICE}:asking", "--timeout", "500ms")
+    done = await run(database, f"{OFFICE}:asking", "--timeout", "3s")
     page = await invoke("runs", "list", "-o", "json", "--database", database)
     assert (done.code, done.out, page.json["items"][0]["ended_at"]) == (124, "", None)
 

@@ -94,11 +94,12 @@ async def test_under_a_lower_limit_of_the_worker_that_one_holds():
 
 async def test_no_file_stays_open():
     await run("true")
-    before = len(os.listdir("/proc/self/fd"))
+    before = set(os.listdir("/proc/self/fd"))
     await run("true")
     with pytest.raises(CommandFailed):
         await run("true", cwd="/no/such/folder")
-    assert len(os.listdir("/proc/self/fd")) == before
+    # What is of earlier tests may be closed at any moment.
+    assert set(os.listdir("/proc/self/fd")) <= before
 
 
 async def test_a_frozen_application_cannot_limit(monkeypatch):

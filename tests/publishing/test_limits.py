@@ -245,7 +245,7 @@ async def times_opened(gone: Gone) -> int:
     """How often a sink is opened in vain that goes away while events of many runs are delivered side by side."""
     runs = [event(1)._replace(run_id=RunId(f"{RUN[:-3]}{number:03}")) for number in range(100, 140)]
     offered = asyncio.ensure_future(Offering(gone).offer(runs))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await gone.asked.wait()
         gone.hangs.set()
         assert len((await offered).refused) == len(runs) - gone.most

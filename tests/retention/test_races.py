@@ -105,12 +105,10 @@ async def unsealed(migrated_postgres_url):
         yield app
 
 
-@pytest.mark.timeout(60)
 async def test_a_pruner_waits_for_who_writes_to_an_ended_run_and_sees_what_that_wrote(unsealed, migrated_postgres_url):
     assert await pruned_meanwhile(unsealed, migrated_postgres_url) == {"changed": 1}
 
 
-@pytest.mark.timeout(60)
 async def test_the_broken_twin_that_locks_nothing_leaves_an_event_behind(unsealed, migrated_postgres_url):
     await rewrite(migrated_postgres_url, "prune_runs", (" for update;", ";"))
     assert await pruned_meanwhile(unsealed, migrated_postgres_url) == {}

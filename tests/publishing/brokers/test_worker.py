@@ -19,14 +19,12 @@ async def told(broker, run_id: str, last: str) -> list[str]:
             return types
 
 
-@pytest.mark.timeout(60)
 async def test_a_worker_publishes_to_a_broker(database, broker):
     async with Stepfast(database, workflows=[say], worker=QUICK, sinks=[broker.sink()]) as app:
         run = await app.start(say, "hello")
         assert await told(broker, run.id, "completed") == [event.type for event in await run.history()]
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("by", ["option", "setting"])
 async def test_the_command_line_names_where_events_go(tmp_path, redis_server, by):
     database = f"sqlite:///{tmp_path}/app.db"
