@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import socket
@@ -14,6 +15,8 @@ from stepfast import Invalid, NotFound, Retry, RunState, Stepfast, StepfastError
 from stepfast.base import AppBase
 from stepfast.engine import pruning
 from stepfast.engine.pruning import Progress, Pruner
+from stepfast.kernel.exchange import Enrolment
+from stepfast.kernel.ids import WorkerId
 from stepfast.kernel.retention import PolicyChange
 from stepfast.parts import Parts
 from stepfast.serverless import Handled, lambda_handler
@@ -203,22 +206,33 @@ async def test_upkeep_gives_back_what_a_dead_worker_held(database, caplog):
     assert (by["worker_buried"]["buried_by"], by["runs_recovered"]["worker_id"]) == (me, me)
 
 
-async def buried_by_upkeep_after_a_jump_of_the_clock(database, client) -> bool:
-    """Whether a worker that beats every half second is buried when its last heartbeat looks old."""
-    async with app_on(database, [say]) as other:
-        worker_id = await has_beaten(other)
-        await execute(database, "update stepfast.worker set seen_at = seen_at - 1000000")
-        await client.serverless().upkeep()
-        return (await other.workers.get(worker_id)).dead_at is not None
+SILENT = Enrolment(WorkerId("01932f5e-7c1b-7d3a-9c56-0d4f6b8a1e22"), "", "host", 7, ("default",), ("say@1",), 100)
 
 
-async def test_upkeep_buries_nobody_who_still_beats(database, client):
-    assert not await buried_by_upkeep_after_a_jump_of_the_clock(database, client)
+async def buried_by_upkeep_after_a_jump_of_the_clock(database, client, monkeypatch) -> bool:
+    """Whether a worker is buried whose last heartbeat looks old, and that is heard of when upkeep looks again."""
+    store, looks = client._open_parts().store, itertools.count()
+    await store.enrol(SILENT)
+    await execute(database, "update stepfast.worker set seen_at = 0")
+    workers = store.workers
+
+    async def heard_of_later(*given):
+        if next(looks):
+            await execute(database, "update stepfast.worker set seen_at = 100000000000000")
+        return await workers(*given)
+
+    monkeypatch.setattr(store, "workers", heard_of_later)
+    await client.serverless().upkeep()
+    return (await client.workers.get(SILENT.worker_id)).dead_at is not None
+
+
+async def test_upkeep_buries_nobody_who_still_beats(database, client, monkeypatch):
+    assert not await buried_by_upkeep_after_a_jump_of_the_clock(database, client, monkeypatch)
 
 
 async def test_the_broken_twin_that_does_not_wait_for_a_beat_buries_a_live_worker(database, client, monkeypatch):
     monkeypatch.setattr(serverless, "LONGEST_SILENCE", 0)
-    assert await buried_by_upkeep_after_a_jump_of_the_clock(database, client)
+    assert await buried_by_upkeep_after_a_jump_of_the_clock(database, client, monkeypatch)
 
 
 async def test_upkeep_with_nothing_to_do_counts_nothing(client):
