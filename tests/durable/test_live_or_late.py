@@ -477,3 +477,31 @@ def test_timers_get_their_turn_behind_those_who_look():
     mailbox.readings = 0
     mailbox.let_look()
     assert ended == ["a", "b", "c", "timer"]
+
+
+MANY = 60
+
+
+@workflow
+async def many_limits() -> int:
+    async def one(number: int) -> int:
+        with suppress(WaitTimeout):
+            return await receive(f"s{number}", int, timeout="1h")
+        return 0
+
+    return sum(await asyncio.gather(*map(one, range(MANY))))
+
+
+@pytest.mark.parametrize("sent", [0, MANY])
+async def test_limits_that_are_over_at_once_read_together_what_has_come(database, sent):
+    async with engine(database=database, workflows=[many_limits]) as opened:
+        run = await opened.start(many_limits)
+        await opened.run_until_idle()
+        await run.pause()
+        await asyncio.gather(*(run.signal(f"s{number}", 1) for number in range(sent)))
+        opened.clock.advance("2h")
+        await run.resume()
+        assert opened._mortal is not None
+        opened._mortal.calls.clear()
+        assert await opened.result(run) == sent
+        assert 0 < opened._mortal.calls.count("look") < 10

@@ -231,7 +231,10 @@ class Mailbox:
             self._alarms.give_turns(self._may_go_on)
 
     def _may_go_on(self) -> bool:
-        return self.unheard is None and not self.readings
+        return self._is_heard() and not self.readings
+
+    def _is_heard(self) -> bool:
+        return self.unheard is None
 
     def take(self, kind: str, name: str, until: int | None, in_turn: bool = False) -> Message | None:
         """The oldest message of that name which came in time, now taken.
@@ -317,15 +320,19 @@ class Mailbox:
         self._give_turns()
 
     def _look_in_order(self) -> None:
+        if not self._is_heard():
+            # Nobody would be given anything. Of a thousand timers that are over each lets a thousand look.
+            self._has_held_back = True
+            return
         newcomers = dict(enumerate(self.newcomers(), NEWCOMER)) if self.has_messages else {}
-        arrivals, was_unheard = self._arrivals(newcomers), self.unheard
+        arrivals = self._arrivals(newcomers)
         self._is_looking = True
         try:
             wait_ids = [*self._waiters, *newcomers]
             for wait_id in sorted(wait_ids, key=lambda wait_id: (arrivals.get(wait_id, NEVER), wait_id)):
                 if (waiter := self._waiters.get(wait_id) or newcomers.get(wait_id)) is not None:
                     waiter.check()
-                if self.unheard is not was_unheard:
+                if not self._is_heard():
                     # One has ended, and all others must wait until the code has heard of it.
                     self._has_held_back = True
                     break

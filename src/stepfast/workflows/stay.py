@@ -73,9 +73,11 @@ class Stay:
         "_errands",
         "_errors",
         "_has_news",
+        "_last_look",
         "_leaving",
         "_looking",
         "_moved",
+        "_next_look",
         "_parking",
         "_reading",
         "_states",
@@ -112,7 +114,7 @@ class Stay:
         """Those of them that wait for their next try."""
         self.computes = False
         """Whether the thread of a `def` workflow has its answer and goes on: not every branch waits then."""
-        self._errands: set[asyncio.Task[None]] = set()
+        self._errands: set[asyncio.Task[Any]] = set()
         self._states: dict[CallId, StepState] = {}
         self._errors: dict[CallId, str] = {}
         self._ends: dict[CallId, Instant] = {}
@@ -122,6 +124,8 @@ class Stay:
         self._has_news = False
         self._looking = self._reading = False
         self._moved: asyncio.Future[None] | None = None
+        self._last_look: asyncio.Task[bool] | None = None
+        self._next_look: asyncio.Task[bool] | None = None
 
     def save(self, decision: Decision, answered: Callable[[BaseException | None], None]) -> None:
         """Save something of this run with the next commit."""
@@ -148,7 +152,7 @@ class Stay:
             self.stop(refused)
         return refused is None
 
-    def run_errand(self, errand: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[None]:
+    def run_errand(self, errand: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """Do something beside the code, on the worker's loop; whatever goes wrong there stops the run with that error.
 
         A task that nobody refers to may vanish, and the run would wait for ever for what it was to bring.
@@ -158,7 +162,7 @@ class Stay:
         task.add_done_callback(self._errand_done)
         return task
 
-    def _errand_done(self, task: asyncio.Task[None]) -> None:
+    def _errand_done(self, task: asyncio.Task[Any]) -> None:
         self._errands.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.stop(error)
@@ -303,7 +307,21 @@ class Stay:
                 await self._move()
 
     async def look_now(self) -> bool:
-        """Read what has come for the run, and let those look who wait for it; False when that was not possible."""
+        """Read what has come for the run, and let those look who wait for it; False when that was not possible.
+
+        One reading after the other, each for all who ask until it begins: a thousand timers may be over at once.
+        """
+        if self._next_look is None:
+            self._next_look = self.run_errand(self._look_after(self._last_look), "stepfast-reading")
+        return await asyncio.shield(self._next_look)
+
+    async def _look_after(self, before: asyncio.Task[bool] | None) -> bool:
+        if before is not None:
+            await asyncio.wait({before})
+        self._last_look, self._next_look = self._next_look, None
+        return await self._look_once()
+
+    async def _look_once(self) -> bool:
         try:
             look = await self.answered(self._read_look)
         except StepfastError as error:
@@ -361,6 +379,7 @@ class Stay:
         """Nothing of the run is left here: take apart what refers to each other, so that it is freed at once."""
         self.on_stop = _nothing
         self.mailbox.newcomers = list
+        self._last_look = None
         self.loop.release()
 
 
