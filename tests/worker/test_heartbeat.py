@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import resource
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
+from typing import Any, cast
 
+import pytest
+
+from stepfast.engine.clock import SystemClock
+from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import StoreUnavailable
+from stepfast.kernel.exchange import Beat
+from stepfast.kernel.ids import WorkerId
+from stepfast.kernel.ports import Store
 from stepfast.log import QUIET_S, Failures
+from stepfast.worker.heartbeat import Heartbeat
 from tests.support.apps import app_on
 from tests.support.workflows import say
 
@@ -57,3 +70,74 @@ async def test_a_store_that_stays_away_is_one_line_for_a_while(database, caplog,
             assert await asyncio.to_thread(failed.acquire, timeout=30)
         lines = [record.msg for record in caplog.records if record.name == "stepfast.heartbeat"]
     assert [line.fields["failures"] for line in lines] == [1]
+
+
+# A loop that could not be made complains when it goes.
+HALF_MADE = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+class Answering:
+    """A store that answers heartbeats."""
+
+    async def beat(self, worker_id: str) -> Beat:
+        return Beat(Instant(0), True, [])
+
+
+@contextmanager
+def no_file_to_spare() -> Iterator[None]:
+    """Within the block this process may open nothing more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+class Told(logging.Handler):
+    """Hears the first line of a log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = ""
+        self.once = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.line = self.line or record.getMessage()
+        self.once.set()
+
+
+@pytest.fixture
+def told() -> Iterator[Told]:
+    handler = Told()
+    logging.getLogger("stepfast.heartbeat").addHandler(handler)
+    yield handler
+    logging.getLogger("stepfast.heartbeat").removeHandler(handler)
+
+
+async def begun_without_a_file_to_spare(told: Told) -> tuple[Heartbeat, asyncio.Event]:
+    """A heartbeat that has failed to begin as no file could be opened, and what is set by its first answer."""
+    heard = asyncio.Event()
+    store, clock = cast(Store, cast(Any, Answering())), SystemClock()
+    heartbeat = Heartbeat(store, WorkerId("w1"), 10, clock, lambda beat, number: heard.set())
+    with no_file_to_spare():
+        heartbeat.start()
+        assert await asyncio.to_thread(told.once.wait, 30)
+    assert "Too many open files" in told.line
+    return heartbeat, heard
+
+
+@HALF_MADE
+async def test_a_heartbeat_begins_when_the_process_can_open_files_again(told):
+    heartbeat, heard = await begun_without_a_file_to_spare(told)
+    async with asyncio.timeout(30):
+        await heard.wait()
+    await heartbeat.stop()
+
+
+@HALF_MADE
+async def test_a_heartbeat_that_could_not_begin_is_stopped_all_the_same(told):
+    with no_file_to_spare():
+        heartbeat, _ = await begun_without_a_file_to_spare(told)
+        async with asyncio.timeout(30):
+            await heartbeat.stop()

@@ -39,7 +39,7 @@ class Heartbeat:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._failures = Failures()
-        self._ready = threading.Event()
+        self._is_stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stepfast-heartbeat", daemon=True)
         self.sent = 0
         self.kept_from = 0.0
@@ -50,22 +50,34 @@ class Heartbeat:
 
     async def stop(self) -> None:
         """End the thread; returns when it has ended."""
-        await asyncio.to_thread(self._ready.wait)
+        self._is_stopped.set()
         if self._loop is not None and self._stop is not None:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._stop.set)
         await asyncio.to_thread(self._thread.join)
 
     def _run(self) -> None:
-        asyncio.run(self._beat_until_stopped())
+        while not self._is_over:
+            try:
+                with asyncio.Runner() as runner:
+                    runner.run(self._beat_until_stopped())
+            except OSError as error:
+                # A process that has as many files open as it may makes no loop, until it has closed one.
+                self._tell(error)
+                self._is_stopped.wait(self._pause_after_failure_s)
 
     async def _beat_until_stopped(self) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        self._ready.set()
-        while not self._stop.is_set() and not self._is_orphaned:
-            pause_s = self._interval_s if await self._beat() else max(self._interval_s / 10, SHORTEST_PAUSE_S)
+        self._stop = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        # Asked only now: who stops from here on finds the loop.
+        while not self._is_over:
+            pause_s = self._interval_s if await self._beat() else self._pause_after_failure_s
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), pause_s)
+
+    @property
+    def _is_over(self) -> bool:
+        return self._is_stopped.is_set() or self._is_orphaned
 
     @property
     def _is_orphaned(self) -> bool:
@@ -74,6 +86,10 @@ class Heartbeat:
         Without heartbeats they go on elsewhere when its lease is over; with them they would stay for ever.
         """
         return self._home.is_closed()
+
+    @property
+    def _pause_after_failure_s(self) -> float:
+        return max(self._interval_s / 10, SHORTEST_PAUSE_S)
 
     async def _beat(self) -> bool:
         self.sent += 1
