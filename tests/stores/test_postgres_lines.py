@@ -22,6 +22,7 @@ from tests.faults.server import own_server
 from tests.stores.harness import bare, end, record, step
 from tests.stores.postgres import asking, harness_on, opened
 from tests.stores.postgres_proxies import CuttingProxy, Pooler
+from tests.support.open_files import no_file_to_spare
 from tests.support.turns import turn, until_idle
 
 
@@ -309,3 +310,8 @@ async def test_a_database_that_cannot_be_reached_is_named_without_its_password(m
     assert urlsplit(url).path.removeprefix("/") in message
     assert "s3cret" not in message
     await store.close()
+
+
+async def test_a_process_that_may_open_no_more_files_is_told_so(postgres_url):
+    with no_file_to_spare(), pytest.raises(StoreUnavailable, match="this process has as many files open as it may"):
+        await Address(postgres_url, Deadlines(), None).connect()

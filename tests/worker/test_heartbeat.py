@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import resource
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, cast
 
@@ -22,6 +20,7 @@ from stepfast.kernel.ports import Store
 from stepfast.log import QUIET_S, Failures
 from stepfast.worker.heartbeat import Heartbeat
 from tests.support.apps import app_on
+from tests.support.open_files import no_file_to_spare
 from tests.support.workflows import say
 
 MANY = 8
@@ -81,17 +80,6 @@ class Answering:
 
     async def beat(self, worker_id: str) -> Beat:
         return Beat(Instant(0), True, [])
-
-
-@contextmanager
-def no_file_to_spare() -> Iterator[None]:
-    """Within the block this process may open nothing more."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 class Told(logging.Handler):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -117,6 +118,11 @@ def explained_at_the_door(where: str, problem: BaseException) -> StepfastError:
     advice = _AT_THE_DOOR.get(sqlstate(problem))
     if advice is not None:
         return StoreUnavailable(f"{where} {advice}")
+    if isinstance(problem, OSError) and problem.errno == errno.EMFILE:
+        return StoreUnavailable(
+            f"{where} cannot be reached: this process has as many files open as it may ({_said(problem)}). Close what "
+            "it leaves open, or raise its limit, as with `ulimit -n`."
+        )
     return StoreUnavailable(
         f"{where} cannot be reached ({_said(problem)}). Check that the server is up, and host and port in the "
         "database URL."
