@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stepfast import Later, RunFailed, StepTimeout, WaitTimeout, each, race, receive, sleep, step, timeout, workflow
-from stepfast.testing import engine
+from stepfast.testing import Engine, crash_points, engine
 from stepfast.workflows.stay import Stay
 from tests.support.apps import Bodies
 
@@ -117,6 +117,83 @@ async def test_a_step_is_not_put_off_beyond_its_total_timeout(database):
     BODIES.clear()
     assert await end_of(database, with_a_limit_for_all_tries) == (StepTimeout, 60 * MINUTE_MS)
     assert BODIES["ask_for_long"] == 2
+
+
+@workflow
+async def child() -> str:
+    await sleep("5m")
+    return "of age"
+
+
+async def not_now(seconds: int = 0) -> str:
+    await sleep("1m")
+    BODIES.ran("not_now")
+    if BODIES["not_now"] < 3:
+        raise Later("10s")
+    await sleep(seconds)
+    return "now"
+
+
+async def nap() -> str:
+    await sleep("2m")
+    return "rested"
+
+
+@workflow
+async def in_a_group() -> list[str]:
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(code) for code in (not_now(), nap(), child(), ask_twice())]
+    return [task.result() for task in tasks]
+
+
+@workflow
+async def in_a_race_that_it_loses() -> list[str]:
+    return list(await race(now=not_now(3_600), nap=nap()))
+
+
+async def item(number: int) -> str:
+    return await (nap, not_now, child)[number]()
+
+
+@workflow
+async def in_a_list() -> list[str]:
+    return await each(item, range(3), at_once=2)
+
+
+@workflow
+async def in_a_list_that_settles() -> list[str | None]:
+    return [outcome.value for outcome in await each(item, range(3), join="settled")]
+
+
+@workflow
+def in_a_list_of_def() -> list[str]:
+    return each.sync(item, range(3))
+
+
+LISTED = ["rested", "now", "of age"]
+BESIDE = {
+    in_a_group: ["now", "rested", "of age", "answered"],
+    in_a_race_that_it_loses: ["nap", "rested"],
+    in_a_list: LISTED,
+    in_a_list_that_settles: LISTED,
+    in_a_list_of_def: LISTED,
+}
+
+
+@pytest.mark.parametrize("flow", BESIDE, ids=lambda flow: flow.workflow.name)
+async def test_what_is_beside_code_that_puts_its_run_off_is_begun_anew(database, flow):
+    BODIES.clear()
+    async with engine(database=database, workflows=[flow, child]) as opened:
+        assert await opened.run(flow) == BESIDE[flow]
+
+
+async def test_code_beside_others_that_puts_its_run_off_may_die_anywhere():
+    async def scenario(opened: Engine) -> Any:
+        BODIES.clear()
+        return await opened.run(in_a_group)
+
+    tried = await crash_points(scenario, workflows=[in_a_group, child], every=5)
+    assert len(tried.points) > 5
 
 
 AWAY: list[str] = []

@@ -14,7 +14,7 @@ from stepfast.kernel.durations import Duration, span_ms, told_span
 from stepfast.kernel.errors import Invalid, StepFailed, WaitTimeout, WrongCall
 from stepfast.kernel.numbers import is_count
 from stepfast.kernel.texts import shown
-from stepfast.workflows.bodies import current_step
+from stepfast.workflows.bodies import Later, as_meant, current_step
 from stepfast.workflows.branches import Deadline, ThreadCode, thread_code
 from stepfast.workflows.child_calls import ChildKind, PageCall
 from stepfast.workflows.failures import mark_beside
@@ -221,7 +221,10 @@ async def _one(call: Callable[[Any], Awaitable[Any]], index: int, item: Any) -> 
             raise
         error = StepFailed(f"The code for item {index} was cancelled from inside.", type_name="CancelledError")
         return {index: Outcome(False, error=error)}
-    except Exception as error:  # noqa: BLE001 - the join decides what an item's failure means
+    except Exception as error:
+        if isinstance(as_meant(error), Later):
+            # It is no failure of the item: the run is put off.
+            raise
         return {index: Outcome(False, error=error)}
 
 

@@ -310,6 +310,10 @@ class RunContext(Stay):
             self._open.pop(asked.call, None)
             asked.operation.abandon(asked, record)
             return
+        if record.state is StepState.CANCELLED:
+            # Code that raised `Later` called it off on its way out, and wants it now that it has come by again.
+            self._deferred.append((asked, None))
+            return
         asked.operation.recalled(asked, record)
         try:
             value, error = asked.result_of(record)
