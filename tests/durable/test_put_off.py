@@ -196,6 +196,60 @@ async def test_code_beside_others_that_puts_its_run_off_may_die_anywhere():
     assert len(tried.points) > 5
 
 
+@step
+async def tell(word: str) -> None:
+    BODIES.ran(word)
+
+
+def be_impatient() -> None:
+    BODIES.ran("impatient")
+    if BODIES["impatient"] < 3:
+        raise Later("10s")
+
+
+@workflow
+async def with_a_step_in_finally() -> str:
+    try:
+        be_impatient()
+        await tell("work")
+    finally:
+        await tell("tidy")
+    return "done"
+
+
+@workflow
+def with_a_step_in_finally_of_def() -> str:
+    try:
+        be_impatient()
+        tell.sync("work")
+    finally:
+        tell.sync("tidy")
+    return "done"
+
+
+@workflow
+async def with_a_step_in_except() -> str:
+    try:
+        be_impatient()
+        await tell("work")
+    except Exception:
+        await tell("tidy")
+        raise
+    await tell("tidy")
+    return "done"
+
+
+OUT = [with_a_step_in_finally, with_a_step_in_finally_of_def, with_a_step_in_except]
+
+
+@pytest.mark.parametrize("flow", OUT, ids=lambda flow: flow.workflow.name)
+async def test_code_that_puts_its_run_off_does_nothing_on_its_way_out(database, flow):
+    BODIES.clear()
+    async with engine(database=database, workflows=[flow]) as opened:
+        assert await opened.run(flow) == "done"
+    assert BODIES["work"] == BODIES["tidy"] == 1
+
+
 AWAY: list[str] = []
 
 

@@ -243,5 +243,8 @@ def ask_blocking(branch: Branch, operation: Operation) -> Any:
     """A durable call of a `def` workflow: the event loop answers, the thread waits."""
     assert _thread.code is not None
     # The worker's loop, which takes the call up, does not see what this thread is handling.
-    branch.handles = handled_calls(sys.exception())
+    handled, context = sys.exception(), branch.context
+    branch.handles = handled_calls(handled)
+    if handled is not None:
+        context.outer.call_soon_threadsafe(context.heed, handled)
     return _thread.code.ask(partial(branch.context.ask, branch, operation))

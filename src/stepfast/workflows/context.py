@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import sys
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from functools import partial
@@ -17,7 +18,7 @@ from stepfast.kernel.replay import NOTHING_RECORDED, Replay, check_all_claimed
 from stepfast.kernel.states import STEP_CUT_OFF, STEP_ENDED, StepState
 from stepfast.log import Log, about
 from stepfast.workflows import failures
-from stepfast.workflows.bodies import StepBody
+from stepfast.workflows.bodies import Later, StepBody, as_meant
 from stepfast.workflows.branches import Branch, Parked
 from stepfast.workflows.calls import Answer, Asked, Operation
 from stepfast.workflows.mailbox import Waiter
@@ -83,10 +84,19 @@ class RunContext(Stay):
             self.know(body)
         if self._closed:
             raise Parked
+        self.heed(sys.exception())
         asked = Asked(self, branch, operation, answer)
         self._open[asked.call] = asked
         self._fresh.append(asked)
         return asked
+
+    def heed(self, handled: BaseException | None) -> None:
+        """Put the run off at once where its code makes a call on its way out with `Later`, as in a `finally`.
+
+        When it comes by again it makes other calls first, and that one where it really gets there.
+        """
+        if handled is not None and isinstance(meant := as_meant(handled), Later):
+            self.stop(meant)
 
     def _take_up_fresh(self) -> bool:
         """Find the records of the calls that the code has made since; False when they do not fit."""
