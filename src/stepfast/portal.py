@@ -51,27 +51,28 @@ class Portal:
 
     def close_after(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Do a last thing on the loop, and close it; where the waiting is interrupted both come to their end alone."""
-        last, loop, thread = self._submit(work), self._loop, self._thread
-        assert loop is not None
-        assert thread is not None
-        last.add_done_callback(lambda _: loop.call_soon_threadsafe(loop.stop))
-        self._loop = self._thread = None
+        loop, thread = self._answering(), self._thread
+        last: Future[None] | None = None
         try:
+            last = asyncio.run_coroutine_threadsafe(_and_stop(work), loop)
             last.result()
         finally:
-            if last.done():
+            self._loop = self._thread = None
+            if thread is not None and last is not None and last.done():
                 thread.join()
 
     def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Do it on the loop, and wait for it; given up when the waiting is interrupted."""
-        future = self._submit(work)
+        loop = self._answering()
+        future = asyncio.run_coroutine_threadsafe(work(), loop)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
 
-    def _submit(self, work: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
+    def _answering(self) -> asyncio.AbstractEventLoop:
+        """The loop, if it can answer whoever asks."""
         refuse_in_workflow("A blocking call")
         self._refuse_copy()
         if self._loop is None:
@@ -81,7 +82,7 @@ class Portal:
                 "A blocking call was made on the event loop that would have to answer it. In an `async def` step use "
                 "the app of `stepfast`, or make the step a `def`."
             )
-        return asyncio.run_coroutine_threadsafe(work(), self._loop)
+        return self._loop
 
     def _refuse_copy(self) -> None:
         if self.is_of_another_process:
@@ -108,6 +109,15 @@ class Portal:
 
         while (item := self.call(next_item)) is not end:
             yield item
+
+
+async def _and_stop(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Do the last thing of a loop; it stops by itself, as whoever asked may be gone by then."""
+    loop = asyncio.get_running_loop()
+    try:
+        await work()
+    finally:
+        loop.call_soon(loop.stop)
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

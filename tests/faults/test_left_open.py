@@ -65,7 +65,7 @@ INTERRUPTED = """
 import asyncio, os, signal, sys, threading
 from stepfast import WorkerSettings, step, sync, workflow
 
-begun, closing = threading.Event(), threading.Event()
+begun, closing, sent = threading.Event(), threading.Event(), threading.Event()
 
 @step
 async def endless() -> None:
@@ -79,12 +79,14 @@ def waits() -> None:
 def interrupt() -> None:
     closing.wait()
     os.kill(os.getpid(), signal.SIGINT)
+    sent.set()
 
 app = sync.Stepfast(sys.argv[1], workflows=[waits], worker=WorkerSettings(grace_ms=500))
 close = app._inner.close
 
 async def tell_and_close() -> None:
     closing.set()
+    await asyncio.to_thread(sent.wait)
     await close()
 
 app._inner.close = tell_and_close
