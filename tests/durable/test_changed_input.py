@@ -108,3 +108,24 @@ async def test_a_run_that_was_rolled_back_waits_for_code_no_more(database):
         await taken_back.rollback(to="charge")
         assert (await taken_back.reconstruct()).differences == ()
         assert await opened.app.exceptions.list() == []
+
+
+@workflow(name="order", version=2)
+async def order_of_a_customer(cents: int, customer: str) -> str:
+    return await charge(cents)
+
+
+async def test_one_that_was_begun_anew_under_a_version_that_it_does_not_fit_is_shown_the_way_back(database):
+    BODIES.clear()
+    async with engine(database=database, workflows=[order, order_of_a_customer]) as opened:
+        run = await opened.start(order, 4_900)
+        await opened.run_until_idle()
+        await opened.signal(run, "paid", "in full")
+        assert await opened.result(run) == "receipt over 4900, in full"
+        await run.rerun(version=2)
+        await opened.run_until_idle()
+        assert f"`stepfast runs cancel {run.id}`, then `stepfast runs rerun {run.id} --version" in str(await run.why())
+        await run.cancel()
+        await run.rerun(version=1)
+        await opened.signal(run, "paid", "again")
+        assert await opened.result(run) == "receipt over 4900, again"

@@ -253,7 +253,9 @@ def _code_wait(wait: OpenWait, seen: Seen) -> tuple[str, str]:
     text = lacks if reason else f"Its records do not fit the code of {wait.name}."
     moves = f"A worker with other code that announces itself moves it, or `stepfast runs retry {run_id}`."
     if str(reason).startswith(INPUT_MISFIT):
-        return text, f"{moves} Only code can mend it: let a parameter keep its name and type, or have a default."
+        mend = "Only code can mend it: let a parameter keep its name and type, or have a default."
+        other = f"`stepfast runs cancel {run_id}`, then `stepfast runs rerun {run_id} --version VERSION`"
+        return text, f"{moves} {mend} Where a version of it fits, {other} starts it anew under that."
     # Code that did other steps in place of recorded ones has left records that the earlier code does not fit either.
     return text, f"{moves} If no code fits any more, {way_back(run_id)}."
 
