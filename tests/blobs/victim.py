@@ -13,7 +13,7 @@ from pathlib import Path
 
 from stepfast import Stepfast, step, workflow
 from tests.blobs.places import BIG
-from tests.support.apps import QUICK
+from tests.support.apps import MORTAL
 
 KEY = "once"
 
@@ -50,7 +50,7 @@ async def chain(size: int) -> int:
 
 
 async def main(database: str, blobs: str) -> None:
-    async with Stepfast(database, workflows=[chain], worker=QUICK, blobs=blobs) as app:
+    async with Stepfast(database, workflows=[chain], worker=MORTAL, blobs=blobs) as app:
         await app.start(chain, BIG, key=KEY)
         await asyncio.Event().wait()
 

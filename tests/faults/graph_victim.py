@@ -18,7 +18,7 @@ from typing import Any
 from stepfast import Stepfast
 from tests.faults.victim import OPTIONS, leave_trace
 from tests.plans.harness import Executors, plan_workflow, step, use, value
-from tests.support.apps import QUICK
+from tests.support.apps import MORTAL
 
 LAYERS, WIDTH, TIES = 20, 50, 5
 STEPS = LAYERS * WIDTH
@@ -60,7 +60,7 @@ def expected() -> dict[str, int]:
 
 async def main() -> None:
     # It is not the run that kills its workers here.
-    patient = replace(QUICK, max_crashes=20)
+    patient = replace(MORTAL, max_crashes=20)
     async with Stepfast(OPTIONS["database"], workflows=[LAYERED], worker=patient) as app:
         if OPTIONS.get("start"):
             await app.start(LAYERED, key="graph")

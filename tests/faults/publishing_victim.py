@@ -21,7 +21,7 @@ from stepfast import Stepfast, step, workflow
 from stepfast.engine import publishing
 from stepfast.kernel.sinks import SinkStep
 from stepfast.kernel.views import EventView
-from tests.support.apps import QUICK
+from tests.support.apps import MORTAL
 from tests.support.victims import tell
 
 POINTS = ("before_delivery", "in_the_middle", "after_delivery", "after_recording")
@@ -124,7 +124,7 @@ async def main(options: dict[str, Any]) -> None:
 
     publishing.LEASE_MS, publishing.LOOK_MS = LEASE_MS, LOOK_MS
     vars(worker)["Publisher"] = PUBLISHERS[options.get("twin")]
-    patient = replace(QUICK, max_crashes=50)
+    patient = replace(MORTAL, max_crashes=50)
     app = Stepfast(options["database"], workflows=[notes], worker=patient)
     app.sinks.add(FileSink(options), from_start=True)
     async with app:

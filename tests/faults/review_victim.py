@@ -27,7 +27,7 @@ from stepfast.kernel.reviews import Decide, IssueToken
 from stepfast.stores.postgres import reviews as postgres_reviews
 from stepfast.stores.sqlite import changing
 from stepfast.tokens import Secret
-from tests.support.apps import QUICK
+from tests.support.apps import MORTAL
 from tests.support.review_promises import ACCEPTED
 from tests.support.victims import Ear, tell, tell_of_calls
 
@@ -193,7 +193,7 @@ GUARDS = {
 
 async def main() -> None:
     is_worker = OPTIONS["role"] == "worker"
-    async with Stepfast(OPTIONS["database"], workflows=[publish], worker=QUICK if is_worker else False) as app:
+    async with Stepfast(OPTIONS["database"], workflows=[publish], worker=MORTAL if is_worker else False) as app:
         APPS.append(app)
         store = app._open_parts().store
         if "broken" in OPTIONS:

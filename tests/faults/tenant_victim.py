@@ -22,7 +22,7 @@ from stepfast import Stepfast, annotate, step, workflow
 from stepfast.engine import publishing
 from stepfast.kernel.views import EventView
 from stepfast.sinks import FilteredSink, WebhookSink
-from tests.support.apps import QUICK
+from tests.support.apps import MORTAL
 from tests.support.victims import tell_of_calls
 
 TENANTS = ("acme", "globex")
@@ -67,7 +67,7 @@ class TalkativeSink(FilteredSink):
 
 async def main() -> None:
     publishing.LEASE_MS, publishing.LOOK_MS = LEASE_MS, LOOK_MS
-    app = Stepfast(OPTIONS["database"], workflows=[parrot], worker=replace(QUICK, max_crashes=50, seal_every_ms=100))
+    app = Stepfast(OPTIONS["database"], workflows=[parrot], worker=replace(MORTAL, max_crashes=50, seal_every_ms=100))
     for tenant in TENANTS:
         told = None if OPTIONS.get("twin") == "tells_everybody" else [tenant]
         app.sinks.add(TenantSink(tenant, tenants=told), from_start=True)

@@ -23,7 +23,7 @@ from stepfast.engine.committer import Committer
 from stepfast.engine.hints import Hints
 from stepfast.kernel.decisions import Decision
 from stepfast.kernel.exchange import Saving
-from tests.support.apps import QUICK
+from tests.support.apps import MORTAL
 from tests.support.victims import pass_gate, tell
 
 STEPS = 5
@@ -100,7 +100,7 @@ GUARDS = {"saved-before-seen": acknowledge_before_the_commit}
 
 
 async def main() -> None:
-    async with Stepfast(OPTIONS["database"], workflows=[chain], worker=QUICK) as app:
+    async with Stepfast(OPTIONS["database"], workflows=[chain], worker=MORTAL) as app:
         tell_others()
         if OPTIONS.get("die_when") == "started":
             die_behind_a_start(app)

@@ -11,7 +11,11 @@ from stepfast import Stepfast, WorkerSettings
 from stepfast.engine.clock import SystemClock
 from stepfast.stores.urls import store_for
 
-QUICK = WorkerSettings(lease_ms=2_000, heartbeat_ms=500, poll_ms=50, upkeep_ms=100, grace_ms=0)
+# A machine that stands still for some seconds costs nobody the lease.
+QUICK = WorkerSettings(lease_ms=30_000, heartbeat_ms=500, poll_ms=50, upkeep_ms=100, grace_ms=0)
+
+# For workers that are killed: what they held is taken over soon.
+MORTAL = replace(QUICK, lease_ms=2_000)
 
 # For clocks that a test moves by hours: no lease may run out meanwhile.
 PATIENT = replace(QUICK, lease_ms=10**10)

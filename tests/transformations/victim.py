@@ -17,7 +17,7 @@ from stepfast import Stepfast
 from stepfast.engine.contents import BlobContents
 from stepfast.stores.postgres.assets import PostgresAssets
 from stepfast.stores.sqlite.assets import SqliteAssets
-from tests.support.apps import QUICK
+from tests.support.apps import MORTAL
 from tests.transformations.harness import docs, transforming
 
 STORES = (SqliteAssets, PostgresAssets)
@@ -64,7 +64,7 @@ def without_a_key(put_asset: Any) -> Any:
 async def main(options: dict[str, Any]) -> None:
     make_mortal(Death(options.get("point")), options.get("twin"))
     kept = {"database": options["database"], "blobs": options["blobs"]}
-    async with Stepfast(**kept, workflows=[transforming], executors=[docs], worker=QUICK):
+    async with Stepfast(**kept, workflows=[transforming], executors=[docs], worker=MORTAL):
         await asyncio.Event().wait()
 
 

@@ -70,7 +70,7 @@ class Heartbeat:
         self._stop = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         # Asked only now: who stops from here on finds the loop.
-        while not self._is_over:
+        while not (self._stop.is_set() or self._is_over):
             pause_s = self._interval_s if await self._beat() else self._pause_after_failure_s
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), pause_s)

@@ -80,7 +80,7 @@ def signal_call(started: StartedChild, signal: str, value: Any) -> CommandCall:
         run, host, run_id = asked.context.run, asked.context.host, started.run_id
         whole = digest(f"{run_id}:{name}:{text}")
         value = await asked.context.answered(partial(host.values.keep, run.tenant, run_id, text))
-        delivery = Delivery(run_id, run.tenant, SIGNAL, name, value, run.actor, f"{key}:{run_id}", whole)
+        delivery = Delivery(run_id, run.tenant, SIGNAL, name, value, run.actor, started.key_of(key), whole)
         delivered = await asked.context.answered(partial(host.store.deliver, delivery))
         if delivered.state is None:
             raise NotFound(f"Child run {run_id} not found. List runs with `stepfast runs list`.")
@@ -98,7 +98,7 @@ def cancel_call(started: StartedChild, reason: str | None) -> CommandCall:
         from stepfast.kernel.commands import Cancel, Request
 
         run, run_id = asked.context.run, started.run_id
-        cancel = Request(run_id, Cancel(), run.tenant, run.actor, why, f"{key}:{run_id}")
+        cancel = Request(run_id, Cancel(), run.tenant, run.actor, why, started.key_of(key))
         (answer,) = await asked.context.answered(partial(asked.context.host.change, [cancel]))
         if isinstance(answer, StepfastError):
             raise answer

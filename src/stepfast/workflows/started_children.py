@@ -30,12 +30,18 @@ class StartedChild:
         """Whether it was started in the present generation of its parent."""
         self.leave = leave
         """Whether it may outlive its parent."""
+        self._is_anew = False
         self.until_open: list[Callable[[], None]] | None = None
         """What goes on when the group that is just being opened for it is open, if one is."""
 
     def become(self, run_id: RunId, wait_id: int, is_present: bool) -> None:
         """It was started anew: from here on all that is asked of the handle concerns the new run."""
         self.run_id, self.wait_id, self.is_present = run_id, wait_id, is_present
+        self._is_anew = True
+
+    def key_of(self, call: str) -> str:
+        """The key of what a call asks of it: made again, after a crash, it may be asked of another run."""
+        return f"{call}:{self.run_id}" if self._is_anew else call
 
 
 class StartCall:
