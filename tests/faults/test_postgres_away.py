@@ -13,7 +13,7 @@ from stepfast.worker import lease
 from tests.faults.server import own_server
 from tests.faults.test_kill import bodies_run_after_their_result_was_seen
 from tests.stores.postgres_proxies import Proxy, Streams
-from tests.support.apps import app_on, migrated
+from tests.support.apps import MORTAL, app_on, migrated
 from tests.support.postgres import drop_database, fresh_database
 
 RUNS, STEPS = 100, 5
@@ -106,7 +106,7 @@ async def test_runs_under_way_survive_a_killed_server_and_their_worker_goes_on(s
     async def chain(number: int) -> int:
         return sum([await work(number, index) for index in range(STEPS)])
 
-    async with app_on(server.url, [chain]) as app:
+    async with app_on(server.url, [chain], MORTAL) as app:
         runs = await asyncio.gather(*(app.start(chain, number) for number in range(RUNS)))
         await is_under_load.wait()
         await asyncio.to_thread(server.kill)
@@ -119,7 +119,7 @@ async def test_runs_under_way_survive_a_killed_server_and_their_worker_goes_on(s
 
 
 async def test_a_worker_stops_by_itself_when_the_server_stays_away_and_comes_back_with_it(server, visits, flow):
-    async with app_on(server.url, [flow]) as app:
+    async with app_on(server.url, [flow], MORTAL) as app:
         run = await app.start(flow)
         await visits.begun.wait()
         await asyncio.to_thread(server.kill)
@@ -135,10 +135,10 @@ async def a_body_overlaps_when_its_worker_is_cut_off(postgres_server: str, visit
     url = await fresh_database(postgres_server)
     await migrated(url)
     wall = Wall(url)
-    async with wall.listening() as cut_off_url, app_on(cut_off_url, [flow]) as cut_off:
+    async with wall.listening() as cut_off_url, app_on(cut_off_url, [flow], MORTAL) as cut_off:
         run = await cut_off.start(flow)
         await visits.begun.wait()
-        async with app_on(url, [flow]) as other:
+        async with app_on(url, [flow], MORTAL) as other:
             wall.open.clear()
             assert await other.get(run.id).result(timeout="60s") == "done"
         overlap = visits.overlap

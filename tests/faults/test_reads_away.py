@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from stepfast import Retry, RunFailed, StoreUnavailable, current_run, receive, sleep, step, workflow
+from stepfast.worker import execute
 from stepfast.workflows.stay import Stay
 from tests.support.apps import Bodies, app_on
 
@@ -171,4 +172,6 @@ async def test_the_broken_twin_that_asks_once_does_it_again(database, monkeypatc
         return await ask()
 
     monkeypatch.setattr(Stay, "answered", once)
+    # Handed back, it is tried again soon.
+    monkeypatch.setattr(execute, "PATIENCE", Retry(base="100ms", factor=1))
     assert (await bodies_of_a_step_beside(database, "outcomes"))["slow"] > 1
