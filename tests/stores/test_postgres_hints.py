@@ -18,6 +18,7 @@ from stepfast.stores.postgres.store import PostgresStore
 from stepfast.stores.urls import store_for
 from tests.stores.postgres import asking, opened
 from tests.stores.postgres_proxies import CuttingProxy, Pooler, Streams
+from tests.support.turns import turn
 
 # Waits until they are gone: a process of the server that was only told to end hears on for a while.
 END_LISTENERS = """
@@ -209,7 +210,7 @@ async def test_an_ear_closes_however_shortly_before_its_connection_has_ended(mig
 
 async def loop_turns(turns: int) -> None:
     for _ in range(turns):
-        await asyncio.sleep(0)
+        await turn()
 
 
 async def test_an_ear_that_hears_and_closes_says_nothing(migrated_postgres_url, caplog):
