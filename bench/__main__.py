@@ -24,19 +24,26 @@ def main() -> None:
     notes, tables = Console(stderr=True, highlight=False), Console(width=120)
     before = look()
     with opened(BOTH if options.store == "both" else [options.store]) as places:
+        versions = [place.version() for place in places.values()]
         results = run_rounds(_chosen(options), places, options.rounds, notes.print)
-    tables.print(own_table(results), caption(before))
+    tables.print(own_table(results), caption(before, versions))
     for failure in results.failures:
         tables.print(f"not measured: {failure}", markup=False)
     if options.json is not None:
-        options.json.write_text(json.dumps(as_data(results, before), indent=2))
+        options.json.write_text(json.dumps(as_data(results, before, versions), indent=2))
     sys.exit(bool(results.failures))
 
 
-def as_data(results: Results, before: Machine) -> dict[str, object]:
+def as_data(results: Results, before: Machine, versions: list[str]) -> dict[str, object]:
     """Everything that was measured, with the machine it was measured on."""
     machine = {"python": platform.python_version(), "system": platform.platform(), "cores": os.cpu_count()}
-    return {"machine": machine, "before": before._asdict(), "figures": results.figures, "failures": results.failures}
+    return {
+        "machine": machine,
+        "stores": versions,
+        "before": before._asdict(),
+        "figures": results.figures,
+        "failures": results.failures,
+    }
 
 
 def _chosen(options: argparse.Namespace) -> list[str]:

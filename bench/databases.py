@@ -29,6 +29,10 @@ class Databases(Protocol):
         """The URL of a database that is gone after the block; peers want it without our schema."""
         ...
 
+    def version(self) -> str:
+        """What it is that is measured; nothing where no database is."""
+        ...
+
 
 class SqliteDatabases:
     """Files in a temporary folder; `synchronous = full` is the store's default."""
@@ -42,6 +46,11 @@ class SqliteDatabases:
             if migrated:
                 asyncio.run(migrate(url))
             yield url
+
+    def version(self) -> str:
+        import apsw
+
+        return f"SQLite {apsw.sqlite_lib_version()}"
 
 
 class PostgresDatabases:
@@ -65,8 +74,19 @@ class PostgresDatabases:
         finally:
             asyncio.run(self._execute(f'drop database "{name}" with (force)'))
 
+    def version(self) -> str:
+        return f"PostgreSQL {asyncio.run(self._ask('show server_version'))}"
+
     async def _execute(self, *statements: str) -> None:
         await execute(self.url, *statements)
+
+    async def _ask(self, query: str) -> str:
+        import asyncpg
+
+        server = await asyncpg.connect(self.url)
+        answer = str(await server.fetchval(query))
+        await server.close()
+        return answer
 
 
 async def migrate(url: str) -> None:

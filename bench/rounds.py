@@ -19,6 +19,9 @@ class NoDatabases(SqliteDatabases):
 
     kind = NO_STORE
 
+    def version(self) -> str:
+        return ""
+
 
 class Results:
     """What all rounds gave: figures by store and name, and why there are none where there are none."""

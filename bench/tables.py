@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rich.table import Table
 
@@ -15,10 +15,11 @@ from bench.rounds import Results
 STORES = ("sqlite", "postgres", NO_STORE)
 
 
-def caption(before: Machine) -> str:
-    """How busy and how fast the machine was: absolute figures of one day say little of another."""
+def caption(before: Machine, versions: Iterable[str]) -> str:
+    """What was measured, and how busy and fast the machine was: absolute figures of one day say little of another."""
     pace = f"{before.pace:.0f} before, {look().pace:.0f} after"
-    return f"load average before: {before.load:.2f} on {os.cpu_count()} cores; million turns of a loop/s: {pace}"
+    machine = f"load average before: {before.load:.2f} on {os.cpu_count()} cores; million turns of a loop/s: {pace}"
+    return "; ".join([*filter(None, versions), machine])
 
 
 def own_table(results: Results) -> Table:

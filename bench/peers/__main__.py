@@ -84,11 +84,12 @@ def main() -> None:
     peers = chosen(options.peers.split(","))
     before = look()
     with opened(BOTH) as places:
+        versions = [place.version() for place in places.values()]
         bout = Bout(peers, places, notes.print)
         for number in range(1, options.rounds + 1):
             notes.print(f"round {number} of {options.rounds}")
             bout.run_round(options.only)
-    tables.print(comparison_table(bout.measured, OURS), caption(before))
+    tables.print(comparison_table(bout.measured, OURS), caption(before, versions))
     for failure in bout.failures:
         tables.print(f"not measured: {failure}", markup=False)
     if options.json is not None:
