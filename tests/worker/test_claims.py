@@ -12,6 +12,7 @@ from stepfast import Stepfast, step, workflow
 from stepfast.engine.clock import SystemClock
 from stepfast.kernel.decisions import HeldRun
 from stepfast.kernel.durations import Instant
+from stepfast.kernel.errors import StoreUnavailable
 from stepfast.kernel.exchange import Claim, Claimed
 from stepfast.kernel.ids import RunId
 from stepfast.testing import VirtualClock
@@ -94,6 +95,29 @@ async def test_a_queue_that_was_full_when_a_claim_was_sent_does_not_count_as_emp
         found_nothing.append(claims.found_nothing.is_set())
     assert [[room.queue for room in request.queues] for request in store.asked] == [["other"], ["q", "other"]]
     assert found_nothing == [False, True]
+
+
+class FailingOnce(Empty):
+    """A store whose first answer is that it is away."""
+
+    async def claim(self, request: Claim) -> Claimed:
+        answer = await super().claim(request)
+        if len(self.asked) == 1:
+            raise StoreUnavailable("away")
+        return answer
+
+
+async def test_a_worker_that_polls_once_an_hour_looks_again_soon_after_the_store_failed_it():
+    store: Any = FailingOnce()
+    clock, settings = VirtualClock(), replace(SETTINGS, poll_ms=3_600_000)
+    task = asyncio.create_task(ClaimLoop(store, clock, settings, HeldRuns(settings), lambda: ["w@1"], begin_none).run())
+    asked = []
+    for _ in range(3):
+        await until_idle()
+        asked.append(len(store.asked))
+        clock.advance(2)
+    task.cancel()
+    assert asked == [1, 2, 2]
 
 
 class ReadyMeanwhile(Empty):

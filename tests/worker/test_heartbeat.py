@@ -18,7 +18,7 @@ from stepfast.kernel.exchange import Beat
 from stepfast.kernel.ids import WorkerId
 from stepfast.kernel.ports import Store
 from stepfast.log import QUIET_S, Failures
-from stepfast.worker.heartbeat import Heartbeat
+from stepfast.worker.heartbeat import Heartbeat, pause_after_failure_s
 from tests.support.apps import app_on
 from tests.support.open_files import no_file_to_spare
 from tests.support.workflows import say
@@ -54,6 +54,11 @@ def test_a_failure_after_an_answer_is_a_first_one():
     assert (failures.add(AWAY), failures.add(AWAY)) == (1, 0)
     failures.end()
     assert (failures.add(AWAY), failures.add(AWAY)) == (1, 0)
+
+
+@pytest.mark.parametrize(("apart_ms", "pause_s"), [(10, 0.05), (10_000, 1), (1_200_000, 2), (8_640_000_000, 2)])
+def test_a_heartbeat_that_failed_is_followed_soon_by_the_next_however_far_apart_they_are(apart_ms, pause_s):
+    assert pause_after_failure_s(apart_ms) == pause_s
 
 
 async def test_a_store_that_stays_away_is_one_line_for_a_while(database, caplog, monkeypatch):

@@ -106,7 +106,7 @@ class ClaimLoop:
             except Exception as error:  # noqa: BLE001 - whatever it is, the next look must come
                 if failures := self._failures.add(error):
                     log.failure("claim_failed", error, worker_id=self.worker_id, failures=failures)
-                pause_ms = self._settings.poll_ms
+                pause_ms = self._settings.again_after_ms
             if pause_ms:
                 await self._rest(pause_ms)
 

@@ -13,10 +13,16 @@ from stepfast.kernel.exchange import Beat
 from stepfast.kernel.ids import WorkerId
 from stepfast.kernel.ports import Clock, Store
 from stepfast.log import Failures, Log
+from stepfast.worker.settings import LONGEST_PAUSE_MS
 
 log = Log("heartbeat")
 
 SHORTEST_PAUSE_S = 0.05
+
+
+def pause_after_failure_s(interval_ms: int) -> float:
+    """How soon the next is sent when one has failed, however far apart they are: a tenth of that, and soon."""
+    return min(max(interval_ms / 10_000, SHORTEST_PAUSE_S), LONGEST_PAUSE_MS / 1_000)
 
 
 class Heartbeat:
@@ -33,6 +39,7 @@ class Heartbeat:
         self._store = store
         self._worker_id = worker_id
         self._interval_s = interval_ms / 1_000
+        self._pause_after_failure_s = pause_after_failure_s(interval_ms)
         self._clock = clock
         self._heard = heard
         self._home = asyncio.get_running_loop()
@@ -86,10 +93,6 @@ class Heartbeat:
         Without heartbeats they go on elsewhere when its lease is over; with them they would stay for ever.
         """
         return self._home.is_closed()
-
-    @property
-    def _pause_after_failure_s(self) -> float:
-        return max(self._interval_s / 10, SHORTEST_PAUSE_S)
 
     async def _beat(self) -> bool:
         self.sent += 1

@@ -223,7 +223,7 @@ class Lease:
             else:
                 log.info("worker_returned", worker_id=self.worker_id, before=before)
                 return
-            await asyncio.sleep(self._settings.poll_ms / 1_000)
+            await asyncio.sleep(self._settings.again_after_ms / 1_000)
 
     async def give_back_unknown(self, unknown: set[Holding], beat: int) -> None:
         """Give back what the store says is held here and is not, once two answers running have said so.

@@ -18,6 +18,8 @@ DEFAULT_LEASE_MS = 30_000
 # Below the ten seconds after which Docker kills a container that was told to stop.
 DEFAULT_GRACE_MS = 8_000
 HEARTBEATS_PER_LEASE = 3
+LONGEST_PAUSE_MS = 2_000
+"""How long a loop rests at most after the store has failed it: a few times that, and all work again."""
 
 _UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 
@@ -117,6 +119,11 @@ class WorkerSettings:
         """Refuse a worker with a heartbeat that does not fit its lease."""
         if self.heartbeat_fault:
             raise Invalid(self.heartbeat_fault)
+
+    @property
+    def again_after_ms(self) -> int:
+        """How long after a failure of the store it is asked again; however seldom a worker looks, it looks again soon."""
+        return min(self.poll_ms, LONGEST_PAUSE_MS)
 
     @cached_property
     def slots(self) -> int:
