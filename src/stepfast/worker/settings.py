@@ -122,7 +122,7 @@ class WorkerSettings:
 
     @property
     def again_after_ms(self) -> int:
-        """How long after a failure of the store it is asked again; however seldom a worker looks, it looks again soon."""
+        """How long after a failure the store is asked again: soon, however seldom a worker looks."""
         return min(self.poll_ms, LONGEST_PAUSE_MS)
 
     @cached_property

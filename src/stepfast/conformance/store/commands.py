@@ -135,6 +135,18 @@ class CommandsSuite(StoreSuite):
         assert set(await harness.store.answered(None, "pause", "k")) == {one, two, other}
         assert await harness.store.answered("acme", "cancel", "k") == []
 
+    async def test_the_runs_that_a_command_for_many_was_carried_out_on_come_in_pages_the_newest_first(
+        self, harness: Harness
+    ) -> None:
+        runs = [(await harness.start(tenant=tenant)).run_id for tenant in ("acme", "other", "acme", "other", "acme")]
+        for run_id in runs:
+            await harness.change(run_id, Pause(), key=f"k/{run_id}")
+            await harness.change(run_id, Resume(), key=f"k/{run_id}/more")
+        found: list[RunId] = []
+        while page := await harness.store.answered(None, "pause", "k", before=found[-1] if found else None, limit=2):
+            found += page
+        assert found == sorted(runs, reverse=True)
+
     async def test_a_refused_command_leaves_its_key_free(self, harness: Harness) -> None:
         started = await harness.start()
         assert isinstance(await harness.refusal(started.run_id, Resume(), key="k"), IllegalMove)

@@ -49,7 +49,8 @@ select s.run_id, s.workflow, s.code, s.queue, s.state, s.worker_id,
 
 -- name: list_answered
 -- The runs that a command for many was carried out on under a key, newest first, those behind a run. The key of each is
--- made of it and the run's id, and '0' comes next after '/'. Tenants are gone through one by one, as all rows, of which each start with a key has one, are many.
+-- made of it and the run's id, and '0' comes next after '/'. Tenants are gone through one by one, as all rows, of which
+-- each start with a key has one, are many; of each only so many keys are read as one answer holds, however many there are.
 with recursive whose (tenant) as (
 select min(k.tenant)
   from stepfast.idempotency k
@@ -60,12 +61,24 @@ select (select min(k.tenant) from stepfast.idempotency k where k.tenant > w.tena
   from whose w
  where w.tenant is not null
    and (cast(:tenant as text) is null or w.tenant < :tenant)
+), bounded as materialized (
+select w.tenant,
+       (select k.key
+          from stepfast.idempotency k
+         where k.tenant = w.tenant
+           and k.command = :command
+           and k.key > cast(:key as text) || '/'
+           and k.key < cast(:key as text) || coalesce('/' || cast(:before as text), '0')
+           and k.key = cast(:key as text) || '/' || cast(k.run_id as text)
+         order by k.key desc
+         limit 1 offset cast(:limit as integer) - 1) as least_key
+  from whose w
 )
 select k.run_id
-  from whose w
-  join stepfast.idempotency k on k.tenant = w.tenant
+  from bounded b
+  join stepfast.idempotency k on k.tenant = b.tenant
  where k.command = :command
-   and k.key > cast(:key as text) || '/'
+   and k.key >= coalesce(b.least_key, cast(:key as text) || '/')
    and k.key < cast(:key as text) || coalesce('/' || cast(:before as text), '0')
    and k.key = cast(:key as text) || '/' || cast(k.run_id as text)
  order by k.run_id desc
