@@ -10,21 +10,17 @@ as $$
 declare
     waiting uuid[];
 begin
-    waiting := array(select w.run_id from stepfast.wait w where w.kind = 'code');
-    if cardinality(waiting) = 0 or cardinality(k_codes) = 0 then
+    waiting := array(
+        select t.run_id
+          from stepfast.wait w
+          join stepfast.task t on t.run_id = w.run_id
+         where w.kind = 'code' and t.code = any (k_codes)
+    );
+    if cardinality(waiting) = 0 then
         return;
     end if;
     begin
-        waiting := array(
-            select t.run_id
-              from stepfast.task t
-             where t.run_id = any (waiting)
-               and t.state = 'waiting'
-               and t.code = any (k_codes)
-               and not stepfast.is_spent(t, (select max(e.seq) from stepfast.event e where e.run_id = t.run_id))
-             order by t.run_id
-               for no key update
-        );
+        perform from stepfast.task t where t.run_id = any (waiting) order by t.run_id for no key update;
     exception when lock_not_available then
         -- Somebody keeps one of them locked, as in a transaction that was left open. It waits on, and nobody for it: no
         -- worker would come, leave or be buried.
@@ -32,13 +28,19 @@ begin
             select t.run_id
               from stepfast.task t
              where t.run_id = any (waiting)
-               and t.state = 'waiting'
-               and t.code = any (k_codes)
-               and not stepfast.is_spent(t, (select max(e.seq) from stepfast.event e where e.run_id = t.run_id))
              order by t.run_id
                for no key update skip locked
         );
     end;
+    waiting := array(
+        select t.run_id
+          from stepfast.task t
+         where t.run_id = any (waiting)
+           and t.state = 'waiting'
+           and t.code = any (k_codes)
+           and exists (select from stepfast.wait w where w.run_id = t.run_id and w.kind = 'code')
+           and not stepfast.is_spent(t, (select max(e.seq) from stepfast.event e where e.run_id = t.run_id))
+    );
     insert into stepfast.event (run_id, seq, tenant, generation, type, at, token, data)
     select t.run_id, 1 + (select max(e.seq) from stepfast.event e where e.run_id = t.run_id), t.tenant, t.generation,
            'exception_resolved', moment, t.token,
