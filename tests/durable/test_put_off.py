@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from stepfast import Later, RunFailed, StepTimeout, WaitTimeout, each, race, receive, sleep, step, timeout, workflow
+from stepfast.kernel.views import EventView
 from stepfast.testing import Engine, crash_points, engine
+from stepfast.workflows.loop import RunLoop
 from stepfast.workflows.stay import Stay
 from tests.support.apps import Bodies
 
@@ -181,10 +183,103 @@ BESIDE = {
 
 
 @pytest.mark.parametrize("flow", BESIDE, ids=lambda flow: flow.workflow.name)
-async def test_what_is_beside_code_that_puts_its_run_off_is_begun_anew(database, flow):
+async def test_what_is_beside_code_that_puts_its_run_off_goes_on_as_it_is(database, flow):
     BODIES.clear()
     async with engine(database=database, workflows=[flow, child]) as opened:
-        assert await opened.run(flow) == BESIDE[flow]
+        run = await opened.start(flow)
+        assert await opened.result(run) == BESIDE[flow]
+        events = await run.history()
+        assert [
+            event.step for event in events if event.type == "step_cancelled" and event.at < last_return(events)
+        ] == []
+
+
+def last_return(events: list[EventView]) -> int:
+    """When a run that was put off came back for the last time."""
+    put_off = max(event.seq for event in events if event.type == "handed_back")
+    return next(event.at for event in events if event.seq > put_off and event.type == "claimed")
+
+
+async def work_and_tidy() -> str:
+    try:
+        await sleep("2m")
+        await tell("work")
+    finally:
+        await tell("tidy")
+    return "done"
+
+
+async def impatient() -> str:
+    await sleep("1m")
+    be_impatient()
+    return "patient"
+
+
+@workflow
+async def beside_a_finally_in_a_group() -> list[str]:
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(code) for code in (work_and_tidy(), impatient())]
+    return [task.result() for task in tasks]
+
+
+@workflow
+async def beside_a_finally_in_the_block_of_a_group() -> list[str]:
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(work_and_tidy())
+        patient = await impatient()
+    return [task.result(), patient]
+
+
+@workflow
+async def beside_a_finally_in_a_list() -> list[str]:
+    return await each(lambda number: (work_and_tidy, impatient)[number](), range(2))
+
+
+@workflow
+async def beside_a_finally_in_gather() -> list[Any]:
+    return [*await asyncio.gather(work_and_tidy(), impatient(), return_exceptions=True)]
+
+
+@workflow
+async def beside_a_finally_that_it_cancels() -> list[str]:
+    task = asyncio.create_task(work_and_tidy())
+    try:
+        patient = await impatient()
+    except Later:
+        task.cancel()
+        raise
+    return [await task, patient]
+
+
+FINALLY = [
+    beside_a_finally_in_a_group,
+    beside_a_finally_in_the_block_of_a_group,
+    beside_a_finally_in_a_list,
+    beside_a_finally_in_gather,
+    beside_a_finally_that_it_cancels,
+]
+
+
+@pytest.mark.parametrize("flow", FINALLY, ids=lambda flow: flow.workflow.name)
+async def test_a_finally_beside_code_that_puts_its_run_off_is_for_the_end_of_its_own_branch(database, flow):
+    BODIES.clear()
+    async with engine(database=database, workflows=[flow]) as opened:
+        run = await opened.start(flow)
+        assert await opened.result(run) == ["done", "patient"]
+        told = [event.step or "" for event in await run.history() if event.type == "step_completed"]
+    assert [BODIES["work"], BODIES["tidy"]] == [1, 1]
+    assert [address[-1] for address in told if "tell" in address] == ["1", "2"]
+
+
+async def test_twin_that_hears_of_it_with_the_others_tidies_up_early(database, monkeypatch):
+    monkeypatch.setattr(RunLoop, "_branch_ended", lambda loop, task: loop.tasks.discard(task))
+    BODIES.clear()
+    async with engine(database=database, workflows=[beside_a_finally_in_a_group]) as opened:
+        await opened.start(beside_a_finally_in_a_group)
+        while BODIES["impatient"] < 1:
+            opened.clock.advance("1m")
+            await opened.run_until_idle()
+        assert BODIES["tidy"] == 1
 
 
 async def test_code_beside_others_that_puts_its_run_off_may_die_anywhere():

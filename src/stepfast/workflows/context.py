@@ -91,11 +91,11 @@ class RunContext(Stay):
         return asked
 
     def heed(self, handled: BaseException | None) -> None:
-        """Put the run off at once where its code makes a call on its way out with `Later`, as in a `finally`.
+        """Put the run off at once where a branch of its code ends with `Later`, or makes a call on its way out with it.
 
-        When it comes by again it makes other calls first, and that one where it really gets there.
+        What is beside it goes on as it is when the run comes back; the call is made where the code really gets there.
         """
-        if handled is not None and isinstance(meant := as_meant(handled), Later):
+        if handled is not None and not self._closed and isinstance(meant := as_meant(handled), Later):
             self.stop(meant)
 
     def _take_up_fresh(self) -> bool:
@@ -321,7 +321,7 @@ class RunContext(Stay):
             asked.operation.abandon(asked, record)
             return
         if record.state is StepState.CANCELLED:
-            # Code that raised `Later` called it off on its way out, and wants it now that it has come by again.
+            # Called off before, and wanted now that the code comes by again: it is begun anew.
             self._deferred.append((asked, None))
             return
         asked.operation.recalled(asked, record)
@@ -361,6 +361,10 @@ class RunContext(Stay):
 
     def call_off(self, asked: Asked) -> None:
         """The code no longer wants a call that was begun."""
+        self.heed(sys.exception())
+        if self.stopped_by is not None:
+            # The run is let go of, and its code unwinds: what is under way waits for it as it is.
+            return
         self._open.pop(asked.call, None)
         asked.operation.call_off(asked)
 

@@ -55,6 +55,11 @@ class BranchTask(asyncio.Task[Any]):
     def __hash__(self) -> int:
         return self._place
 
+    def cancel(self, msg: Any = None) -> bool:
+        # By code on its way out with `Later`, as in a `TaskGroup`: the run is put off, and this goes on when it is back
+        self.branch.context.heed(sys.exception())
+        return super().cancel(msg)
+
 
 class CallAnswer(asyncio.Future[Any]):
     """What a durable call waits for; the run hears at once when the code no longer wants it."""
@@ -339,12 +344,20 @@ class RunLoop(asyncio.AbstractEventLoop):
         task = BranchTask(code, branch, self._last_place, self, name, context)
         self.tasks.add(task)
         # One callback for both, where there are two: each is a turn of this loop.
-        task.add_done_callback(self.tasks.discard if ended is None else partial(self._task_ended, ended))
+        task.add_done_callback(self._branch_ended if ended is None else partial(self._task_ended, ended))
         return task
 
     def _task_ended(self, ended: Callable[[asyncio.Future[Any]], None], task: asyncio.Task[Any]) -> None:
         self.tasks.discard(cast(BranchTask, task))
         ended(task)
+
+    def _branch_ended(self, ended: asyncio.Task[Any]) -> None:
+        task = cast(BranchTask, ended)
+        self.tasks.discard(task)
+        # Heard of before whoever waits for the task: a `TaskGroup` would call off what is beside it. A task that was
+        # called off has another reason to end. Not by `exception()`, which would keep asyncio from telling of it.
+        if task._exception is not None and not task.cancelling():
+            task.branch.context.heed(task._exception)
 
     def time(self) -> float:
         return self._outer.time()
