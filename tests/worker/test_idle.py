@@ -11,6 +11,7 @@ import apsw
 import pytest
 
 from stepfast import Stepfast, WorkerSettings
+from stepfast.stores.postgres import hints
 from stepfast.stores.urls import store_for
 from stepfast.testing import VirtualClock
 from tests.support.workflows import say
@@ -117,3 +118,17 @@ async def test_an_idle_worker_sends_at_most_two_statements_a_second(tmp_path, st
     beats = passed_ms / settings.heartbeat_ms
     assert sent > passed_ms / settings.poll_ms
     assert (sent + beats) / (passed_ms / 1_000) <= 2
+
+
+async def test_an_idle_worker_on_postgresql_sends_at_most_two_statements_a_second(migrated_postgres_url, stores):
+    """Each call is one there; heartbeats and the looks of who listens for hints, which real time brings, are added."""
+    clock, settings = VirtualClock(), WorkerSettings()
+    async with Stepfast(migrated_postgres_url, workflows=[say], worker=settings, clock=clock):
+        await at_rest(clock)
+        calls = stores[0].calls
+        calls.clear()
+        passed_ms = await pass_time(clock, MINUTES_MS)
+        sent = calls.total() - calls["beat"]
+    beats, looks = passed_ms / settings.heartbeat_ms, passed_ms / 1_000 / hints.LOOK_EVERY_S
+    assert sent > passed_ms / settings.poll_ms
+    assert (sent + beats + looks) / (passed_ms / 1_000) <= 2

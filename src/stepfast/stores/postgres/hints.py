@@ -27,8 +27,9 @@ CHANNEL = "stepfast"
 HINT = f"select pg_notify('{CHANNEL}', $1::text || ' ' || topic) from unnest($2::text[]) topic"
 
 PAUSE_S = 1.0
-# Who listens sends nothing, and hears nothing of a way that swallows what it should carry.
-LOOK_EVERY_S = 5.0
+# Who listens sends nothing, and hears nothing of a way that swallows what it should carry. Seldom, for every process
+# asks, and an idle worker's polling, upkeep and heartbeats leave little of its two statements a second.
+LOOK_EVERY_S = 60.0
 ANSWER_S = 3.0
 
 
