@@ -26,7 +26,7 @@ from stepfast import (
     workflow,
 )
 from stepfast.kernel.errors import Invalid
-from stepfast.testing import CollectingSink, Stuck, VirtualClock, engine
+from stepfast.testing import CollectingSink, Engine, Stuck, VirtualClock, crash_after, engine
 from tests.support.apps import Bodies, app_on
 from tests.support.turns import turn
 from tests.support.workflows import say
@@ -352,6 +352,27 @@ def test_a_blocking_engine_does_the_same_without_an_event_loop():
         assert opened.info(run).state is RunState.COMPLETED
         assert [step.call.name for step in opened.steps(run)] == ["receive:word"] * 2
         assert opened.wait(run.history()) == opened.events(run)
+
+
+def test_a_blocking_engine_has_every_name_of_an_engine():
+    names = {name for name in dir(Engine) if not name.startswith("_")} - {"open"}
+    with engine(workflows=[say]) as opened:
+        assert {name for name in names | {"app", "clock"} if not hasattr(opened, name)} == set()
+        assert [view.run_id for view in opened.wait(opened.app.runs())] == []
+
+
+def test_a_blocking_engine_dies_and_goes_on(database):
+    with crash_after("echo", database=database, workflows=[say, nap]) as opened:
+        assert opened.run(say, "held") == "held"
+        assert opened.crashes == 1
+        assert "step 'echo'" in opened.died
+        run = opened.start(nap, "24h")
+        opened.crash_after(1)
+        opened.insist(lambda: run.cancel(key="c-1"))
+        opened.crash()
+        assert opened.info(run).state is RunState.CANCELLED
+        assert opened.crashes == 3
+        assert opened.store_calls != []
 
 
 async def test_a_blocking_engine_is_refused_where_an_event_loop_runs():

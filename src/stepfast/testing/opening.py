@@ -145,6 +145,7 @@ class BlockingEngine:
 
     def __init__(self, engine: Engine, runner: asyncio.Runner) -> None:
         self.engine = engine
+        self.app = engine.app
         self.clock = engine.clock
         self._runner = runner
         self._is_open = True
@@ -179,6 +180,18 @@ class BlockingEngine:
         """Refuse whatever is asked for from here on."""
         self._is_open = False
 
+    @property
+    def crashes(self) -> int:
+        return self.engine.crashes
+
+    @property
+    def died(self) -> str:
+        return self.engine.died
+
+    @property
+    def store_calls(self) -> list[str]:
+        return self.engine.store_calls
+
     def start(self, workflow: AnyWorkflow | str, /, *args: Any, **options: Any) -> Run[Any]:
         return self.wait(self.engine.start(workflow, *args, **options))
 
@@ -193,6 +206,9 @@ class BlockingEngine:
 
     def expire(self, review: Run[Any] | ReviewView | str) -> None:
         self.wait(self.engine.expire(review))
+
+    def complete_callback(self, token: str, value: Any = None) -> None:
+        self.wait(self.engine.complete_callback(token, value))
 
     def run_until_idle(self) -> None:
         self.wait(self.engine.run_until_idle())
@@ -211,6 +227,15 @@ class BlockingEngine:
 
     def events(self, run: Run[Any] | str) -> list[EventView]:
         return self.wait(self.engine.events(run))
+
+    def crash_after(self, point: Point) -> None:
+        self.engine.crash_after(point)
+
+    def crash(self) -> None:
+        self.wait(self.engine.crash())
+
+    def insist(self, call: Callable[[], Awaitable[T]]) -> T:
+        return self.wait(self.engine.insist(call))
 
 
 def _collecting(sinks: object) -> Sequence[CollectingSink]:
