@@ -57,7 +57,7 @@ REMEDIES = {
     "E-VAL-004": "Use the form that the message names.",
     "E-VAL-005": "Guard the part that the message names, as in `has(a.b) ? a.b : 0`, or correct what it was given.",
     "E-STORE-001": "Check that the database runs, can be reached and has room, and that a blob folder is there, then "
-    "send the request again.",
+    "send the request again, with the same key if it had one: it may have been carried out.",
     "E-STORE-002": "Bring the schema up to date with `stepfast migrate`, or upgrade this program.",
     "E-STORE-003": "Make room, correct the permissions or move the file to a local disk, as the message says.",
     "E-ASSET-001": "Check name, version and tenant; `await app.assets.list()` lists the assets there are, and "

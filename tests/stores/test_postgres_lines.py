@@ -16,7 +16,9 @@ from stepfast.kernel.errors import RowsRefused, StoreUnavailable
 from stepfast.kernel.exchange import Claim, QueueRoom, Saving
 from stepfast.kernel.ids import RunId
 from stepfast.kernel.views import RunFilter
+from stepfast.stores.postgres import starting
 from stepfast.stores.postgres.lines import Address, Deadlines, part
+from stepfast.stores.postgres.starting import start_call
 from stepfast.stores.postgres.store import PostgresStore
 from tests.faults.server import own_server
 from tests.stores.harness import bare, end, record, step
@@ -70,17 +72,41 @@ async def test_a_commit_saved_in_part_of_the_batch_is_completed(migrated_postgre
         assert len(await harness.store.steps(run.run_id)) == 2
 
 
-async def test_a_start_whose_answer_was_lost_is_answered_the_same_again(migrated_postgres_url):
+async def starts_whose_answer_was_lost(url: str) -> int:
+    """How many runs two starts, one with a key, have stored that were answered although the line was cut."""
+    proxy = CuttingProxy(url)
+    async with proxy.listening() as way, opened(way) as store:
+        harness = bare(store)
+        # The next answer is not to the preparation of the statement.
+        await harness.start()
+        runs = [harness.new_run(), harness.new_run(key="k")]
+        proxy.is_cutting = True
+        answers = await store.start(runs, None)
+        assert proxy.cuts == 1
+        assert [(answer.run_id, answer.fresh) for answer in answers] == [(run.run_id, True) for run in runs]
+        return len(await store.runs(RunFilter())) - 1
+
+
+async def test_a_start_whose_answer_was_lost_is_answered_all_the_same(migrated_postgres_url):
+    assert await starts_whose_answer_was_lost(migrated_postgres_url) == 2
+
+
+async def test_the_broken_twin_that_sends_a_start_again_as_a_new_one_is_refused_it(migrated_postgres_url, monkeypatch):
+    monkeypatch.setattr(starting, "start_call", lambda runs, holder, again: start_call(runs, holder, again=False))
+    with pytest.raises(RowsRefused):
+        await starts_whose_answer_was_lost(migrated_postgres_url)
+
+
+async def test_a_run_that_was_born_held_is_so_when_its_start_is_sent_again(migrated_postgres_url):
     proxy = CuttingProxy(migrated_postgres_url)
     async with proxy.listening() as url, opened(url) as store:
         harness = bare(store)
-        runs = [harness.new_run(), harness.new_run(key="k")]
+        worker = await harness.enrol(str(uuid.uuid4()))
+        await store.start([harness.new_run()], worker)
         proxy.is_cutting = True
-        with pytest.raises(StoreUnavailable):
-            await store.start(runs, None)
-        answers = await store.start(runs, None, again=True)
-        assert [(answer.run_id, answer.fresh) for answer in answers] == [(run.run_id, True) for run in runs]
-        assert len(await store.runs(RunFilter())) == 2
+        (answer,) = await store.start([harness.new_run()], worker)
+        assert (proxy.cuts, answer.token) == (1, 1)
+        assert answer.run_id in [holding.run_id for holding in (await store.beat(worker)).holdings]
 
 
 async def test_every_kind_of_call_works_again_after_the_server_was_away():

@@ -11,7 +11,7 @@ from stepfast.kernel.blobs import BlobFilter, BlobInfo, BlobKey
 from stepfast.kernel.commands import Changed, Request
 from stepfast.kernel.decisions import Decision, HeldRun, History, NewRun, Started
 from stepfast.kernel.durations import Instant
-from stepfast.kernel.errors import KeyReused, RowsRefused, StepfastError
+from stepfast.kernel.errors import KeyReused, RowsRefused, StepfastError, StoreUnavailable
 from stepfast.kernel.events import EventType
 from stepfast.kernel.exchange import (
     Beat,
@@ -153,10 +153,18 @@ class PostgresStore(
         """The moment by the clock that all rows are written by."""
         return Instant((await self._cold.fetch("select stepfast.now_ms()"))[0][0])
 
-    async def start(self, runs: Sequence[NewRun], holder: WorkerId | None, again: bool = False) -> list[Started]:
-        """Store new runs, answering each in order; `again` as in `save`."""
+    async def start(self, runs: Sequence[NewRun], holder: WorkerId | None) -> list[Started]:
+        """Store new runs, answering each in order."""
         if not runs:
             return []
+        try:
+            return await self._start(runs, holder, again=False)
+        except StoreUnavailable:
+            # A connection that broke does not say whether the commit took place, and who starts without a key could not
+            # find out: sent once more, by the ids that the runs have, it is answered as the first time.
+            return await self._start(runs, holder, again=True)
+
+    async def _start(self, runs: Sequence[NewRun], holder: WorkerId | None, again: bool) -> list[Started]:
         statement, arguments = starting.start_call(runs, holder, again)
         return starting.started(await self._commits.fetch(statement, arguments))
 
