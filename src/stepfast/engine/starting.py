@@ -95,6 +95,9 @@ class Starter:
 
     async def _commit(self, batch: list[Order]) -> None:
         wanted = [order for order in batch if not order.answer.done()]
+        if not wanted:
+            # A store that is away takes its time to say so, and others wait behind this.
+            return
         holder = self._common_holder(wanted)
         try:
             answers = await self._store.start([order.run for order in wanted], holder)
