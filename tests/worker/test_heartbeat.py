@@ -18,6 +18,7 @@ from stepfast.kernel.exchange import Beat
 from stepfast.kernel.ids import WorkerId
 from stepfast.kernel.ports import Store
 from stepfast.log import QUIET_S, Failures
+from stepfast.worker import heartbeat as heartbeat_module
 from stepfast.worker.heartbeat import Heartbeat, pause_after_failure_s
 from tests.support.apps import app_on
 from tests.support.open_files import no_file_to_spare
@@ -59,6 +60,31 @@ def test_a_failure_after_an_answer_is_a_first_one():
 @pytest.mark.parametrize(("apart_ms", "pause_s"), [(10, 0.05), (10_000, 1), (1_200_000, 2), (8_640_000_000, 2)])
 def test_a_heartbeat_that_failed_is_followed_soon_by_the_next_however_far_apart_they_are(apart_ms, pause_s):
     assert pause_after_failure_s(apart_ms) == pause_s
+
+
+class AwayAtFirst:
+    """A store that does not answer the first heartbeat."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def beat(self, worker_id: str) -> Beat:
+        self.asked += 1
+        if self.asked == 1:
+            raise AWAY
+        return Beat(Instant(0), True, [])
+
+
+async def test_a_store_that_is_back_hears_two_heartbeats_soon_however_far_apart_they_are(monkeypatch):
+    monkeypatch.setattr(heartbeat_module, "LONGEST_PAUSE_MS", 10)
+    heard = asyncio.Semaphore(0)
+    store = cast(Store, cast(Any, AwayAtFirst()))
+    heartbeat = Heartbeat(store, WorkerId("w1"), 3_600_000, SystemClock(), lambda beat, number: heard.release())
+    heartbeat.start()
+    async with asyncio.timeout(30):
+        await heard.acquire()
+        await heard.acquire()
+    await heartbeat.stop()
 
 
 async def test_a_store_that_stays_away_is_one_line_for_a_while(database, caplog, monkeypatch):

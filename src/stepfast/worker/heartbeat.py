@@ -76,9 +76,13 @@ class Heartbeat:
     async def _beat_until_stopped(self) -> None:
         self._stop = asyncio.Event()
         self._loop = asyncio.get_running_loop()
+        was_answered = True
         # Asked only now: who stops from here on finds the loop.
         while not (self._stop.is_set() or self._is_over):
-            pause_s = self._interval_s if await self._beat() else self._pause_after_failure_s
+            before, was_answered = was_answered, await self._beat()
+            # What was let go of while the store was away goes back when two answers running say that it is held here:
+            # the second is to come soon, too.
+            pause_s = self._interval_s if before and was_answered else self._pause_after_failure_s
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), pause_s)
 
