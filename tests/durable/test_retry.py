@@ -219,6 +219,35 @@ async def test_a_workflow_that_raises_an_error_which_cannot_be_asked_what_it_is_
             await run.result()
 
 
+class Leaving(Exception):
+    """An error whose class leaves the process when it is made again of what it keeps."""
+
+    def __init__(self, message: str, *more: object) -> None:
+        if not more:
+            raise SystemExit(message)
+        super().__init__(message)
+
+
+async def test_an_error_whose_class_leaves_the_process_when_it_is_made_again_ends_nothing_but_its_run(database):
+    @step(retry=Retry(attempts=1))
+    async def leaving() -> None:
+        raise Leaving("out", "of", "paper")
+
+    @workflow
+    async def flow(wants_another: bool) -> str:
+        try:
+            await leaving()
+        except StepFailed as error:
+            if not wants_another:
+                return error.type_name
+        raise Leaving("out", "of", "ink")
+
+    async with Stepfast(database, workflows=[flow], worker=PATIENT) as app:
+        assert await (await app.start(flow, False)).result() == f"{__name__}:Leaving"
+        with pytest.raises(RunFailed, match="Leaving: out"):
+            await (await app.start(flow, True)).result()
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, GeneratorExit, SystemExit])
 async def test_what_a_def_step_says_with_it_is_kept(database, error):
     @step(retry=Retry(attempts=1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -76,6 +77,28 @@ class Exploding(Exception):
             raise RuntimeError("only once")
         Exploding.made = True
         super().__init__(message)
+
+
+class Leaving(Exception):
+    def __init__(self, message: str, *more: object) -> None:
+        if not more:
+            raise SystemExit(message)
+        super().__init__(message)
+
+
+class LeavingWhenAsked(Exception):
+    def __str__(self) -> str:
+        raise SystemExit("asked")
+
+
+class Interrupted(Exception):
+    def __str__(self) -> str:
+        raise KeyboardInterrupt
+
+
+class CalledOff(Exception):
+    def __str__(self) -> str:
+        raise asyncio.CancelledError
 
 
 def raised(error: BaseException, cause: BaseException | None = None) -> BaseException:
@@ -263,6 +286,9 @@ def local_error() -> Exception:
         (HalfText("x"), "tests.workflows.test_failures:HalfText", failures.NO_MESSAGE),
         (shapeshifter(), "tests.workflows.test_failures:Shapeshifter", "x"),
         (Exploding("once"), "tests.workflows.test_failures:Exploding", "once"),
+        (Leaving("out", "of", "here"), "tests.workflows.test_failures:Leaving", "out"),
+        (LeavingWhenAsked("x"), "tests.workflows.test_failures:LeavingWhenAsked", failures.NO_MESSAGE),
+        (CalledOff("x"), "tests.workflows.test_failures:CalledOff", failures.NO_MESSAGE),
         (KeyboardInterrupt("stop"), "builtins:KeyboardInterrupt", "stop"),
         (SystemExit(3), "builtins:SystemExit", "3"),
     ],
@@ -280,6 +306,17 @@ def test_a_class_that_is_gone_comes_back_as_what_is_known_of_it():
     revived = revive(gone)
     assert isinstance(revived, StepFailed)
     assert (revived.type_name, revived.message, revived.traceback) == ("no_such_module:Gone", "it was", gone.traceback)
+
+
+def test_a_class_that_has_come_to_leave_when_it_is_made_ends_nobody_who_reads_its_record():
+    revived = revive(Failure(f"{__name__}:Leaving", "it was", args='["it was"]', restorable=True))
+    assert isinstance(revived, StepFailed)
+    assert revived.message == "it was"
+
+
+def test_ctrl_c_while_an_error_is_described_is_heard():
+    with pytest.raises(KeyboardInterrupt):
+        describe(Interrupted("x"))
 
 
 @pytest.mark.parametrize("name", ["builtins:print", "builtins:str", "builtins:SystemExit", "os:path", "nonsense", ""])

@@ -98,7 +98,9 @@ def guarded(look: Callable[[Any], T], subject: object) -> T | None:
     """What the look finds, or None: the classes of users may override anything, and raise anything."""
     try:
         return look(subject)
-    except Exception:  # noqa: BLE001 - how a thing shows itself is up to its class, and may fail
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - its class may raise anything at a look, even SystemExit
         return None
 
 

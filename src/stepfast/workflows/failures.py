@@ -69,7 +69,7 @@ class Failure:
 
 
 def describe(error: BaseException) -> Failure:
-    """The error as data; never raises an `Exception`, whatever the error's own class does."""
+    """The error as data; raises nothing but a `KeyboardInterrupt`, whatever the error's own class does."""
     return Description().of(error, ()) or Failure("builtins:Exception", NO_MESSAGE)
 
 
