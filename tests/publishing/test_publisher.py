@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 import pytest
@@ -30,6 +31,29 @@ async def test_what_was_delivered_does_not_come_again(opened, place):
     before = len(place.got)
     await published(opened, publisher(opened, place))
     assert len(place.got) == before
+
+
+async def test_what_was_delivered_just_before_a_worker_stops_does_not_come_again(opened, place, monkeypatch):
+    await opened.run(say, "once")
+    store, is_delivered, may_go_on = opened.app.parts.store, asyncio.Event(), asyncio.Event()
+    advance = store.advance_sink
+
+    async def advance_slowly(*given):
+        is_delivered.set()
+        await may_go_on.wait()
+        return await advance(*given)
+
+    work = loop(opened, place)
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "advance_sink", advance_slowly)
+        work.start()
+        await is_delivered.wait()
+        stopping = asyncio.create_task(work.stop())
+        may_go_on.set()
+        await stopping
+    before = len(place.got)
+    await published(opened, publisher(opened, place, "second"))
+    assert (before > 0, len(place.got)) == (True, before)
 
 
 async def test_an_event_that_the_sink_does_not_take_holds_back_its_own_run_alone(opened, place):

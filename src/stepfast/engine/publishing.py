@@ -89,7 +89,7 @@ class Publisher:
         return delivered + await self._replay()
 
     async def settle(self) -> None:
-        """Wait while the sink is asked for: whoever is cancelled then may have it without knowing, and keeps it."""
+        """Wait while something is stored: cancelled then, it would keep the sink unawares, or deliver a page twice."""
         await self._settled.wait()
 
     async def close(self) -> None:
@@ -256,11 +256,18 @@ class Publisher:
             await self._save(taken, SinkStep(taken.cursor, letters=tuple(again), resolved=tuple(resolved)))
         return len(resolved)
 
+    async def _advance(self, taken: TakenSink, step: SinkStep) -> bool:
+        self._settled.clear()
+        try:
+            return await self._store.advance_sink(taken, step, LEASE_MS)
+        finally:
+            self._settled.set()
+
     async def _save(self, taken: TakenSink, step: SinkStep) -> None:
         # Until there is an answer nobody knows whether it was stored: who gets none looks at what is there.
         look_at, self._look_at = self._look_at, Instant(0)
         knows_all, self._knows_all_held = self._knows_all_held, False
-        if not await self._store.advance_sink(taken, step, LEASE_MS):
+        if not await self._advance(taken, step):
             # Another publisher has it: what was delivered here comes once more there.
             self._taken = None
             return
