@@ -24,6 +24,7 @@ class HeldRuns:
         self._given_up: set[RunId] = set()
         self._busy: Counter[str] = Counter()
         self._suspects: Counter[int] = Counter()
+        self._coming: set[RunId] = set()
         self._next_leave: asyncio.Future[None] | None = None
 
     def serve(self, settings: WorkerSettings) -> None:
@@ -44,6 +45,16 @@ class HeldRuns:
         self._busy[run.queue] += 1
         if run.crashes:
             self._suspects[run.crashes] += 1
+
+    @contextlib.contextmanager
+    def coming(self, runs: Collection[HeldRun]) -> Iterator[None]:
+        """Know of claimed runs while it is read what they go on from."""
+        run_ids = {run.run_id for run in runs}
+        self._coming |= run_ids
+        try:
+            yield
+        finally:
+            self._coming -= run_ids
 
     def remove(self, run: HeldRun) -> None:
         """Let go of a run."""
@@ -107,7 +118,8 @@ class HeldRuns:
 
     def unknown(self, holdings: Collection[Holding]) -> set[Holding]:
         """What the store says is held here and is not: a claim or a birth whose answer was lost."""
-        return {holding for holding in holdings if holding.run_id not in self._runs}
+        known = self._runs.keys() | self._coming if self._coming else self._runs
+        return {holding for holding in holdings if holding.run_id not in known}
 
     def _levels(self) -> list[int]:
         # Asked at the end of each run, and nearly always there is none.

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from stepfast.errands import begin_errand
+from stepfast.kernel.decisions import HeldRun
 from stepfast.kernel.durations import Instant
 from stepfast.kernel.errors import StepfastError
 from stepfast.kernel.exchange import Beat, Enrolment, Holding, Turns
@@ -66,6 +67,7 @@ class Lease:
         self._beats_in_time = 0
         self._jumped_at = 0
         self._unknown: set[tuple[RunId, int]] = set()
+        self._given_back: set[tuple[RunId, int]] = set()
         self._compared_at = 0
         self._renewal: asyncio.Task[None] | None = None
         self._announced: Enrolment | None = None
@@ -238,9 +240,17 @@ class Lease:
         leases = {(holding.run_id, holding.token) for holding in unknown}
         again, self._unknown = self._unknown & leases, leases
         if again:
+            self._given_back |= again
             run_ids = sorted(run_id for run_id, _ in again)
             log.warning("unknown_runs_given_back", worker_id=self.worker_id, runs=len(run_ids))
             await self._store.give_back(self.worker_id, run_ids)
+
+    def has_given_back(self, run: HeldRun) -> bool:
+        """Whether the answer that brings a run comes too late: its lease was given back, and others may have it."""
+        lease = (run.run_id, run.token)
+        is_late = lease in self._given_back
+        self._given_back.discard(lease)
+        return is_late
 
     async def watch(self) -> None:
         """Stop in time: a worker that hears nothing must let go before its lease is over."""

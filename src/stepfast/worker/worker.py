@@ -319,13 +319,19 @@ class Worker:
 
     def adopt(self, run: HeldRun) -> None:
         """Execute a run that was born leased by this worker."""
-        self._begin(run, self._registry.by_code(run.code), NOTHING_YET)
+        if not self._lease.has_given_back(run):
+            self._begin(run, self._registry.by_code(run.code), NOTHING_YET)
 
     def stats(self) -> WorkerStats:
         uptime_ms = round((time.monotonic() - self._started_at) * 1_000)
         return WorkerStats(self.worker_id, self._processed, self._upkeep.passes, len(self._held), uptime_ms)
 
-    async def _begin_all(self, runs: list[HeldRun]) -> None:
+    async def _begin_all(self, claimed: list[HeldRun]) -> None:
+        runs = [run for run in claimed if not self._lease.has_given_back(run)]
+        with self._held.coming(runs):
+            await self._begin_with_histories(runs)
+
+    async def _begin_with_histories(self, runs: list[HeldRun]) -> None:
         for run in runs:
             if run.input == UNREADABLE:
                 self._refuse(run, unreadable(run))
