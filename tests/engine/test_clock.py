@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from stepfast.engine import clock as clocks
 from stepfast.engine.clock import SystemClock
 from stepfast.kernel.durations import Instant
 
@@ -46,3 +49,26 @@ def test_a_quick_answer_sets_the_clock_right():
     clock = told(86_400_000, 0)
     clock.follow(Instant(clock.local() + 86_400_000), clock.local())
     assert clock.now() == ANSWERED_AT + 86_400_000
+
+
+@pytest.mark.parametrize("ahead_ms", [3_600_000, -3_600_000])
+async def test_whoever_sleeps_looks_again_when_the_clock_was_set(monkeypatch, ahead_ms):
+    """A span that was reckoned while the machine's clock was an hour behind is an hour too long."""
+    monkeypatch.setattr(clocks, "LOOK_S", 0)
+    clock = SystemClock()
+    sleeper = asyncio.ensure_future(clock.sleep(86_400_000))
+    await asyncio.sleep(0)
+    clock.follow(Instant(clock.local() + ahead_ms), clock.local())
+    async with asyncio.timeout(60):
+        await sleeper
+
+
+async def test_a_sleeper_whose_clock_goes_right_sleeps_on(monkeypatch):
+    monkeypatch.setattr(clocks, "LOOK_S", 0)
+    clock = SystemClock()
+    sleeper = asyncio.ensure_future(clock.sleep(86_400_000))
+    for _ in range(10):
+        await asyncio.sleep(0)
+        clock.follow(clock.local(), clock.local())
+    assert not sleeper.done()
+    sleeper.cancel()

@@ -8,6 +8,10 @@ from typing import Any
 
 from stepfast.kernel.durations import Instant
 
+# Of a rest until a moment that was reckoned by a clock that was wrong just then, no more than this is too much.
+LOOK_S = 10.0
+SET_BY_MS = 1_000
+
 
 class SystemClock:
     """Real time; learns from each heartbeat how far the store's clock is ahead of this machine's."""
@@ -21,7 +25,16 @@ class SystemClock:
         return now
 
     async def sleep(self, span_ms: int) -> None:
-        await asyncio.sleep(max(span_ms, 0) / 1_000)
+        ends_at, ahead_ms = time.monotonic() + max(span_ms, 0) / 1_000, self._ahead_ms()
+        while (left_s := ends_at - time.monotonic()) > LOOK_S:
+            await asyncio.sleep(LOOK_S)
+            if abs(self._ahead_ms() - ahead_ms) > SET_BY_MS:
+                return
+        await asyncio.sleep(max(left_s, 0))
+
+    def _ahead_ms(self) -> float:
+        """How far this clock is ahead of one that nobody sets."""
+        return self.now() - time.monotonic() * 1_000
 
     def local(self) -> Instant:
         return Instant(time.time_ns() // 1_000_000)

@@ -69,7 +69,7 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, span_ms: int) -> None:
-        """Return after the span has passed by this clock."""
+        """Return after the span has passed by this clock, or before where the clock was set: look at `now` again."""
         ...
 
 
