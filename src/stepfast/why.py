@@ -33,7 +33,8 @@ async def why_of(store: Store, run: RunView) -> Why:
     """Why a run stands where it stands."""
     try:
         look = await store.look(run.run_id)
-    except StoreUnusable as error:
+    except (StoreUnusable, ValueError) as error:
+        # A row of a kind that does not exist is told of by what made nothing of it.
         lost = f"What it waits for cannot be read. {error}"
         return Why(run.run_id, run.state, (Reason("damaged", lost, f"`stepfast runs cancel {run.run_id}` ends it."),))
     told, put_off = await _newest_events(store, run.run_id, telling_events(run, look), putting_off_events(look))

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from stepfast import Retry, RunState, receive, step, workflow
+from stepfast.kernel.errors import StoreUnusable
 from stepfast.kernel.states import ENDED
 from stepfast.kernel.views import Finding
 from stepfast.worker import execute as execution
@@ -253,3 +254,24 @@ async def test_what_a_run_waits_for_may_be_no_text_and_why_says_so(sqlite):
         await execute(sqlite, on_run(run, "name = cast(x'ff41' as text)", table="wait"))
         assert "What it waits for cannot be read." in str(await run.why())
         assert (await run.cancel()).state is RunState.CANCELLED
+
+
+async def test_a_wait_of_a_kind_that_does_not_exist_is_told_of_and_can_be_cancelled(database):
+    async with app_on(database, [waiting], worker=False) as client:
+        run = await client.start(waiting)
+        await run.execute()
+        await execute(database, on_run(run, "kind = 'exploded'", table="wait"))
+        why = await run.why()
+        assert [reason.kind for reason in why.reasons] == ["damaged"]
+        assert "'exploded'" in str(why)
+        assert (await run.cancel()).state is RunState.CANCELLED
+
+
+async def test_steps_with_a_state_that_does_not_exist_are_refused_by_the_record_that_has_it(database):
+    async with app_on(database, [waiting], worker=False) as client:
+        run = await client.start(waiting)
+        await run.execute()
+        await execute(database, on_run(run, "state = 'exploded'", table="step"))
+        with pytest.raises(StoreUnusable, match="says 'exploded' for its state") as refused:
+            await run.steps()
+        assert refused.value.code == "E-STORE-003"

@@ -10,7 +10,7 @@ from typing import Any
 from stepfast.kernel.blobs import BlobFilter, BlobInfo, BlobKey
 from stepfast.kernel.commands import Changed
 from stepfast.kernel.decisions import CallId, Message, OpenWait, Record
-from stepfast.kernel.errors import KeyReused
+from stepfast.kernel.errors import KeyReused, StoreUnusable
 from stepfast.kernel.ids import RunId, WorkerId
 from stepfast.kernel.states import RunState, StepState, WaitKind
 from stepfast.kernel.views import (
@@ -100,7 +100,14 @@ def whole_run_view(row: Row) -> RunView:
 def step_view(row: Row) -> StepView:
     """A row of `list_steps`."""
     seq, path, name, nth, kind, state, *rest = row
-    return StepView(seq, CallId(path, name, nth), kind, StepState(state), *rest)
+    call = CallId(path, name, nth)
+    try:
+        return StepView(seq, call, kind, StepState(state), *rest)
+    except ValueError as problem:
+        raise StoreUnusable(
+            f"Record {seq} of the run, of {call.address}, says {state!r} for its state, and there is no such state: "
+            "somebody has changed it. Put the row right, or a backup in its place."
+        ) from problem
 
 
 def record(row: Row) -> Record:
