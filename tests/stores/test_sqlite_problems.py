@@ -46,3 +46,14 @@ def test_of_a_file_that_cannot_be_written_those_beside_it_are_named_too(tmp_path
     words = told(tmp_path / "app.db", apsw.ReadOnlyError("attempt to write a readonly database"))
     assert "Allow writing to app.db, to app.db-wal and app.db-shm where they exist, and to their folder" in words
     assert "mount their disk for writing" in words
+
+
+LACKING = ["select place from task", "select due_at from run", "insert into run (due_at) values (1)"]
+
+
+@pytest.mark.parametrize("statement", LACKING)
+def test_a_table_or_column_that_is_not_there_is_told_of_whether_it_is_read_or_written(tmp_path, statement):
+    connection = apsw.Connection(":memory:")
+    connection.execute("create table run (run_id text)")
+    with pytest.raises(StoreUnusable, match="lacks a table or column that it should have"), explained(tmp_path):
+        connection.execute(statement)

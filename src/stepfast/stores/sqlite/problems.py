@@ -45,6 +45,8 @@ _STATES: tuple[tuple[type[Exception], type[StepfastError], str], ...] = (
     (PermissionError, StoreUnusable, "cannot be used. Allow reading and writing the file and its folder."),
     (OSError, StoreUnusable, "cannot be used by the system. Check the path and the disk."),
 )
+# Of a table or column that is read, and of a column that is written.
+_LACKS = ("no such", "has no column")
 _KNOWN = tuple(kind for kind, _, _ in _STATES)
 
 
@@ -56,7 +58,7 @@ def explained(path: Path) -> Iterator[None]:
     except REFUSED as refusal:
         raise RowsRefused(f"The store {path} refuses a row: {refusal}. Nothing of its batch was written.") from refusal
     except apsw.SQLError as problem:
-        if "no such" not in str(problem):
+        if not any(words in str(problem) for words in _LACKS):
             raise
         words = "lacks a table or column that it should have. Put a backup in its place."
         raise StoreUnusable(f"The store {path} {words} ({problem})") from problem
