@@ -211,6 +211,11 @@ async def test_a_file_that_cannot_be_written_is_a_failure_and_stays_as_it_is(fol
     assert (level, f"{folder / guarded} cannot be written" in text, "Allow writing" in text) == ("fail", True, True)
 
 
+async def test_a_folder_in_the_place_of_the_file_is_named_as_everywhere(tmp_path):
+    level, text = (await examined(Office(f"sqlite:///{tmp_path}"), code=1))["database"]
+    assert (level, f"The store {tmp_path} is a folder. Name a file in it." in text) == ("fail", True)
+
+
 async def test_people_get_a_line_for_each_check(client, office):
     done = await office("doctor")
     assert (done.code, {line.split()[0] for line in done.out.splitlines()[1:]} <= {*Level}) == (0, True)

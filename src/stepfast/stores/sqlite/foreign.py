@@ -17,8 +17,7 @@ def refuse_foreign(path: Path) -> None:
     """Refuse a file that is there, and is no store: a plain look, without locks and without a file beside it."""
     if is_known(path) or not path.exists():
         return
-    if path.is_dir():
-        raise StoreUnusable(f"The store {path} is a folder. Name a file in it.")
+    refuse_folder(path)
     # Nobody of ours has it open. If another program writes to it now, what is seen may not hold together.
     with suppress(apsw.CorruptError):
         connection = _untouched(path)
@@ -26,6 +25,12 @@ def refuse_foreign(path: Path) -> None:
             has_migrations(connection, path)
         finally:
             connection.close()
+
+
+def refuse_folder(path: Path) -> None:
+    """Refuse a folder: of it SQLite says that the disk cannot be read."""
+    if path.is_dir():
+        raise StoreUnusable(f"The store {path} is a folder. Name a file in it.")
 
 
 def _untouched(path: Path) -> apsw.Connection:

@@ -14,6 +14,7 @@ import apsw
 from stepfast.stores.health import Health, Weakness
 from stepfast.stores.sqlite.asking import one
 from stepfast.stores.sqlite.file_system import NETWORK_FILE_SYSTEMS, file_system_of
+from stepfast.stores.sqlite.foreign import refuse_folder
 from stepfast.stores.sqlite.migrate import known_migrations, schema_number
 from stepfast.stores.sqlite.problems import explained
 from stepfast.stores.sqlite.turnstile import lock_files
@@ -26,6 +27,7 @@ TRIAL_BYTES = 65_536
 
 def examine(path: Path) -> Health:
     """What a look finds; it changes nothing."""
+    refuse_folder(path)
     with explained(path):
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
         try:
