@@ -25,6 +25,8 @@ from tests.stores.harness import bare, end, record, step
 from tests.stores.postgres import asking, harness_on, opened
 from tests.stores.postgres_proxies import CuttingProxy, Pooler
 from tests.support.open_files import no_file_to_spare
+from tests.support.roles import role
+from tests.support.sql import execute
 from tests.support.turns import turn, until_idle
 
 
@@ -336,6 +338,17 @@ async def test_a_database_that_cannot_be_reached_is_named_without_its_password(m
     assert urlsplit(url).path.removeprefix("/") in message
     assert "s3cret" not in message
     await store.close()
+
+
+async def test_a_user_who_may_not_connect_is_told_what_lets_him_in(migrated_postgres_url):
+    name = urlsplit(migrated_postgres_url).path.removeprefix("/")
+    async with role(migrated_postgres_url) as (_, url):
+        await execute(migrated_postgres_url, f'revoke connect on database "{name}" from public')
+        store = PostgresStore(url)
+        with pytest.raises(StoreUnavailable, match="does not let the user in") as refusal:
+            await store.open()
+        assert "`grant connect on database" in str(refusal.value)
+        await store.close()
 
 
 async def test_a_process_that_may_open_no_more_files_is_told_so(postgres_url):

@@ -65,6 +65,10 @@ _CORRECT_OPTIONS = "Correct the options behind the ? of the database URL, or lea
 # How the database quotes what people gave, in messages of its own functions.
 _JSON_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 
+_LET_IN = (
+    "Let the owner of the database run `grant connect on database ... to ...` for the user of the database URL, or "
+    "name another user there; options behind its ? that only a superuser may set are refused in this way too."
+)
 _LET_THE_OWNER = (
     "Let the owner of the schema run `stepfast migrate --grant ROLE` for the role of the database URL, or "
     "`--grant-reader ROLE` for one that only reads."
@@ -118,6 +122,8 @@ def explained_at_the_door(where: str, problem: BaseException) -> StepfastError:
     advice = _AT_THE_DOOR.get(sqlstate(problem))
     if advice is not None:
         return StoreUnavailable(f"{where} {advice}")
+    if sqlstate(problem) == NOT_ALLOWED:
+        return StoreUnavailable(f"{where} does not let the user in ({_said(problem)}). {_LET_IN}")
     if isinstance(problem, OSError) and problem.errno == errno.EMFILE:
         return StoreUnavailable(
             f"{where} cannot be reached: this process has as many files open as it may ({_said(problem)}). Close what "
