@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 
+from stepfast.kernel.agreeing import owed_events
 from stepfast.kernel.errors import StoreUnusable
 from stepfast.kernel.exchange import Look
 from stepfast.kernel.generations import ChildView
@@ -38,6 +39,8 @@ async def why_of(store: Store, run: RunView) -> Why:
         lost = f"What it waits for cannot be read. {error}"
         return Why(run.run_id, run.state, (Reason("damaged", lost, f"`stepfast runs cancel {run.run_id}` ends it."),))
     told, put_off = await _newest_events(store, run.run_id, telling_events(run, look), putting_off_events(look))
+    # A holder that died before it had told of a pause has left that to whoever moves the run next.
+    told = _newest(owed_events(run, look, 0), telling_events(run, look)) or told
     owners = await _asked_owners(store, run.run_id) if waits_for_people(look) else {}
     children = await _open_children(store, run.run_id, look) if run.worker_id is None else []
     tries, caught = await _failed_tries(store, run, look), await _caught(store, run)

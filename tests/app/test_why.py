@@ -8,9 +8,14 @@ from functools import partial
 import pytest
 
 from stepfast import Later, NotFound, Retry, RunFailed, RunState, each, receive, sleep, step, workflow
+from stepfast.kernel.durations import Instant
+from stepfast.kernel.exchange import Claim, Enrolment, QueueRoom
+from stepfast.kernel.ids import WorkerId, new_id
 from tests.support.apps import app_on
 from tests.support.following import state_of, told, until
 from tests.support.workflows import say
+
+HOUR_MS = 3_600_000
 
 
 @workflow
@@ -181,6 +186,17 @@ async def test_a_paused_run_says_who_paused_it(client):
     await run.pause(actor="carl", reason="stock check")
     why = str(await run.why())
     assert ("paused by carl" in why, ": stock check" in why) == (True, True)
+
+
+async def test_a_paused_run_whose_holder_did_not_live_to_tell_of_it_says_who_paused_it(client):
+    store, holder = client._open_parts().store, WorkerId(new_id(Instant(1), 1))
+    run = await client.start(say, "hello")
+    await store.enrol(Enrolment(holder, "other", "host", 7, ("default",), ("say@1",), HOUR_MS))
+    assert (await store.claim(Claim(holder, [QueueRoom("default", 1, "")], ["say@1"], 1, None, None))).runs
+    await run.pause(actor="ann", reason="price check")
+    await store.retire(holder)
+    paused = (await run.why()).reasons[0]
+    assert ("was paused by ann at " in paused.text, paused.text.endswith(": price check.")) == (True, True)
 
 
 async def test_a_paused_run_that_had_failed_and_is_tried_again_still_says_with_what(database):
