@@ -287,8 +287,9 @@ async def test_what_is_meant_is_never_guessed(action, args, complaint):
     assert (done.code, complaint in done.err) == (2, True)
 
 
-async def test_a_step_needs_its_run():
-    done = await invoke("runs", "rerun", "--all", "--from", "charge", "--database", "sqlite:///unused.db")
+@pytest.mark.parametrize("step", ["charge", ""])
+async def test_a_step_needs_its_run(step):
+    done = await invoke("runs", "rerun", "--all", "--from", step, "--database", "sqlite:///unused.db")
     assert (done.code, "Name the run" in done.err) == (2, True)
 
 
@@ -368,6 +369,13 @@ async def test_a_dry_run_looks_at_the_step_that_is_named(failed, office, command
     step = "charge" if command == "rollback" else "refuse"
     done = await office("runs", command, failed.id, option, step, "--dry-run")
     assert (done.code, done.out) == (0, f"{failed.id}\n")
+    assert (await failed.info()).state is RunState.FAILED
+
+
+@pytest.mark.parametrize(("command", "option"), [("retry", "--step"), ("rerun", "--from")], ids=lambda given: given)
+async def test_a_step_that_is_named_by_an_empty_text_is_not_taken_for_the_whole_run(failed, office, command, option):
+    done = await office("runs", command, failed.id, option, "")
+    assert (done.code, done.out, "has 0 characters" in done.err) == (2, "", True)
     assert (await failed.info()).state is RunState.FAILED
 
 

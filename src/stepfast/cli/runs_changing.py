@@ -61,7 +61,7 @@ def retry(client: Client, step: str | None, version: int | None, **given: Any) -
     A run that waits for code that fits looks at the code again, in the generation it has; to choose such runs by a
     filter, say --state waiting.
     """
-    _change(client, "retry", "retried", given, {"step": step} if step else {}, version)
+    _change(client, "retry", "retried", given, {} if step is None else {"step": step}, version)
 
 
 @click.command()
@@ -78,7 +78,7 @@ def retry(client: Client, step: str | None, version: int | None, **given: Any) -
 @choice_options
 def rerun(client: Client, from_step: str | None, version: int | None, **given: Any) -> None:
     """Let ended runs start over, as a new generation, from a step or from the beginning."""
-    _change(client, "rerun", "rerun", given, {"from_step": from_step} if from_step else {}, version)
+    _change(client, "rerun", "rerun", given, {} if from_step is None else {"from_step": from_step}, version)
 
 
 @click.command()
