@@ -9,6 +9,7 @@ import pytest
 from stepfast.engine import clock as clocks
 from stepfast.engine.clock import SystemClock
 from stepfast.kernel.durations import Instant
+from tests.support.turns import turn
 
 ASKED_AT = Instant(1_000_000)
 ANSWERED_AT = Instant(ASKED_AT + 6_000)
@@ -57,7 +58,7 @@ async def test_whoever_sleeps_looks_again_when_the_clock_was_set(monkeypatch, ah
     monkeypatch.setattr(clocks, "LOOK_S", 0)
     clock = SystemClock()
     sleeper = asyncio.ensure_future(clock.sleep(86_400_000))
-    await asyncio.sleep(0)
+    await turn()
     clock.follow(Instant(clock.local() + ahead_ms), clock.local())
     async with asyncio.timeout(60):
         await sleeper
@@ -68,7 +69,7 @@ async def test_a_sleeper_whose_clock_goes_right_sleeps_on(monkeypatch):
     clock = SystemClock()
     sleeper = asyncio.ensure_future(clock.sleep(86_400_000))
     for _ in range(10):
-        await asyncio.sleep(0)
+        await turn()
         clock.follow(clock.local(), clock.local())
     assert not sleeper.done()
     sleeper.cancel()
