@@ -75,18 +75,15 @@ class PostgresDatabases:
             asyncio.run(self._execute(f'drop database "{name}" with (force)'))
 
     def version(self) -> str:
-        return f"PostgreSQL {asyncio.run(self._ask('show server_version'))}"
+        return asyncio.run(self._version())
 
     async def _execute(self, *statements: str) -> None:
         await execute(self.url, *statements)
 
-    async def _ask(self, query: str) -> str:
-        import asyncpg
-
-        server = await asyncpg.connect(self.url)
-        answer = str(await server.fetchval(query))
-        await server.close()
-        return answer
+    async def _version(self) -> str:
+        async with asking(self.url) as ask:
+            major, minor = divmod(await ask("show server_version_num"), 10_000)
+        return f"PostgreSQL {major}.{minor}"
 
 
 async def migrate(url: str) -> None:

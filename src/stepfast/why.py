@@ -38,9 +38,10 @@ async def why_of(store: Store, run: RunView) -> Why:
         # A row of a kind that does not exist is told of by what made nothing of it.
         lost = f"What it waits for cannot be read. {error}"
         return Why(run.run_id, run.state, (Reason("damaged", lost, f"`stepfast runs cancel {run.run_id}` ends it."),))
-    told, put_off = await _newest_events(store, run.run_id, telling_events(run, look), putting_off_events(look))
+    telling = telling_events(run, look)
+    told, put_off = await _newest_events(store, run.run_id, telling, putting_off_events(look))
     # A holder that died before it had told of a pause has left that to whoever moves the run next.
-    told = _newest(owed_events(run, look, 0), telling_events(run, look)) or told
+    told = _newest(owed_events(run, look, 0), telling) or told
     owners = await _asked_owners(store, run.run_id) if waits_for_people(look) else {}
     children = await _open_children(store, run.run_id, look) if run.worker_id is None else []
     tries, caught = await _failed_tries(store, run, look), await _caught(store, run)

@@ -56,7 +56,7 @@ class BranchTask(asyncio.Task[Any]):
         return self._place
 
     def cancel(self, msg: Any = None) -> bool:
-        # By code on its way out with `Later`, as in a `TaskGroup`: the run is put off, and this goes on when it is back
+        # By code on its way out with `Later`, as in a `TaskGroup`: the run is put off, this goes on when it is back.
         self.branch.context.heed(sys.exception())
         return super().cancel(msg)
 
